@@ -103,14 +103,19 @@ def _tickets(folder: Path) -> list[int]:
 
 
 def _take_ticket(folder: Path) -> tuple[int, int]:
-    """Draw the next number behind a short lock, so that a ticket is never seen before it is locked."""
+    """Draw the next number; numbers are never used twice, so throwing a dead ticket away cannot hit a new one."""
     door = _open_locked(folder / "door", wait=True)
+    assert door is not None  # waiting always ends in a lock
     try:
-        ticket = max(_tickets(folder), default=0) + 1
-        file = _open_locked(folder / str(ticket), wait=True)
+        ticket = max([int(os.pread(door, 32, 0) or b"0"), *_tickets(folder)]) + 1
+        os.pwrite(door, str(ticket).encode(), 0)
+        # Locked under another name first: nobody ever sees a ticket without its lock and takes it for a dead one.
+        draft = folder / f"draft-{ticket}"
+        file = _open_locked(draft, wait=True)
+        draft.rename(folder / str(ticket))
     finally:
         _close(door)
-    assert file is not None  # waiting always ends in a lock
+    assert file is not None
     return file, ticket
 
 
