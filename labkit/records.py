@@ -57,7 +57,7 @@ class StepRecord:
 
     `cap` is how many rows it could have carried, `padded_rows` how many it computed beyond `rows` to reach an allowed
     size, `queued_rows` how many were left waiting. `real_units` of `computed_units` (tokens, pixels) were asked for:
-    the rest is padding. `copied_bytes` were copied on the host to put the batch together.
+    the rest is padding. `copied_bytes` were copied on the host, in `collate_s`, to put the batch together.
     """
 
     step: int
@@ -74,6 +74,7 @@ class StepRecord:
     real_units: int = 0
     computed_units: int = 0
     copied_bytes: int = 0
+    collate_s: float = 0.0
 
     @property
     def duration_s(self) -> float:

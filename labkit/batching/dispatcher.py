@@ -1,0 +1,206 @@
+"""Who runs next: the queue, the limits and the policy behind one lock.
+
+Late binding is in `next_turn`: a batch is formed at the moment a worker asks for one, from what is queued then.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from threading import Condition, Lock
+from typing import Any
+
+from labkit.batching.learned import Learned
+from labkit.batching.ledger import Ledger
+from labkit.batching.limits import Admission, Limits
+from labkit.batching.policy import Greedy, Policy, Run, View
+from labkit.batching.queue import Bucket, Queue
+from labkit.batching.request import Request, State
+from labkit.errors import EngineClosed, require
+
+__all__ = ["Dispatcher", "Turn"]
+
+_log = logging.getLogger(__name__)
+
+_SHORTEST_WAIT_S = 0.0005
+_UNKNOWN_SERVICE_S = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What a worker is to do: run `batch`; the `hopeless` can no longer be answered in time."""
+
+    batch: list[Request]
+    hopeless: list[Request]
+
+
+class Dispatcher:
+    """Admits requests, keeps them in order, and hands batches to free workers; safe from any thread."""
+
+    def __init__(self, limits: Limits, policy: Policy, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self.limits = limits
+        self.policy = policy
+        self.open = True
+        self.learned = Learned()
+        self.policy_error = ""
+        self._stopped = False
+        self._queue = Queue()
+        self._admission = Admission()
+        self._lock = Lock()
+        self._wake = Condition(self._lock)
+        self._idle = 0
+
+    @property
+    def waiting(self) -> int:
+        """Requests that were let in and have not begun, those in preprocessing included."""
+        return self._admission.rows
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Bytes of their payloads."""
+        return self._admission.payload_bytes
+
+    @property
+    def queued_rows(self) -> int:
+        """Rows that are ready to run."""
+        return self._queue.rows
+
+    def admit(self, requests: Sequence[Request]) -> None:
+        """Let all of `requests` in or none; raises `EngineClosed`, `QueueFull` or `SettingError`."""
+        with self._lock:
+            if not self.open:
+                raise EngineClosed("the batcher is closed", "Submit to an open one.")
+            self._admission.enter(requests, self.limits, self._retry_after_s)
+            # Under the same lock as `close`, so that nobody slips in behind its last look at the ledger.
+            self._ledger.open(requests)
+
+    def _retry_after_s(self) -> float:
+        bucket = next(self._queue.by_urgency(), None)
+        known_s = self.learned.of(bucket.key).service.expected_s(self.limits.cap_rows) if bucket else 0.0
+        return known_s or _UNKNOWN_SERVICE_S
+
+    def push(self, request: Request) -> bool:
+        """Let a prepared request wait for a worker; False if it was withdrawn meanwhile."""
+        with self._lock:
+            if request.state is State.DONE:
+                return False
+            request.ready_s = time.perf_counter()
+            self._queue.push(request)
+            if self._idle:
+                self._wake.notify()
+        return True
+
+    def withdraw(self, request: Request) -> None:
+        """Make sure that a request which has not begun never will."""
+        with self._lock:
+            if request.state not in (State.PREPARING, State.QUEUED):
+                return
+            queued = request.state is State.QUEUED
+            self._queue.discard(request)
+            request.state = State.DONE
+            self._admission.leave(request)
+        # One that is being prepared is still written to; `push` will find it withdrawn.
+        if queued:
+            request.free()
+
+    def configure(self, policy: Policy | None, limits: dict[str, Any]) -> None:
+        """Change the policy or some of the limits; raises `SettingError`, and changes nothing then."""
+        unknown = sorted(set(limits) - set(Limits.__dataclass_fields__))
+        require(not unknown, f"{unknown} are no limits of a batcher", f"Known: {list(Limits.__dataclass_fields__)}.")
+        with self._lock:
+            self.limits = replace(self.limits, **limits)
+            self.policy = policy or self.policy
+            self._wake.notify_all()
+
+    def close(self) -> None:
+        """Let nobody in any more; what waits is run without asking the policy."""
+        with self._lock:
+            self.open = False
+            self.policy = Greedy()
+            self._wake.notify_all()
+
+    def stop(self) -> None:
+        """Send the workers home."""
+        with self._lock:
+            self._stopped = True
+            self._wake.notify_all()
+
+    def next_turn(self) -> Turn | None:
+        """Wait until the policy lets some bucket run; None when it has stopped. Called by free workers."""
+        with self._lock:
+            while not self._stopped:
+                now_s = time.perf_counter()
+                bucket, rows, wake_s = self._decide(now_s)
+                if bucket is None:
+                    self._wait(wake_s - now_s)
+                    continue
+                turn = self._take(bucket, rows, now_s)
+                # Others may sleep by a plan that this decision has made out of date.
+                if self._idle and self._queue.rows:
+                    self._wake.notify()
+                return turn
+        return None
+
+    def _wait(self, seconds: float) -> None:
+        self._idle += 1
+        try:
+            # A policy that waits until a time in the past must not turn this into a busy loop.
+            self._wake.wait(None if math.isinf(seconds) else max(seconds, _SHORTEST_WAIT_S))
+        finally:
+            self._idle -= 1
+
+    def _decide(self, now_s: float) -> tuple[Bucket | None, int, float]:
+        """The first bucket by urgency that may run, with its rows; without one, the time to ask again."""
+        wake_s = math.inf
+        for bucket in self._queue.by_urgency():
+            view = self._view(bucket, now_s)
+            decision = self._asked(view)
+            if isinstance(decision, Run):
+                return bucket, max(1, min(decision.rows, view.cap)), now_s
+            wake_s = min(wake_s, decision.at_s)
+        return None, 0, wake_s
+
+    def _asked(self, view: View) -> Any:
+        try:
+            return self.policy.decide(view)
+        except Exception as error:
+            # A policy is the user's code. Its fault must not cost anybody an answer.
+            if not self.policy_error:
+                _log.exception("%r raised; its batches are formed greedily", self.policy)
+            self.policy_error = f"{type(error).__name__}: {error}"
+            return Greedy().decide(view)
+
+    def _view(self, bucket: Bucket, now_s: float) -> View:
+        lesson = self.learned.of(bucket.key)
+        cap = lesson.memory.within(self.limits.cap_rows)
+        return View(
+            now_s=now_s,
+            rows=bucket.rows,
+            cap=cap,
+            full=bucket.rows >= cap or bucket.cost >= self.limits.max_cost,
+            oldest_s=bucket.oldest_s(),
+            deadline_s=bucket.deadline_s(),
+            service=lesson.service,
+        )
+
+    def _take(self, bucket: Bucket, rows: int, now_s: float) -> Turn:
+        too_late_s = now_s + self.learned.of(bucket.key).service.low_s(1)
+        taken, hopeless = self._queue.take(bucket, rows, self.limits.max_cost, too_late_s)
+        for request in (*taken, *hopeless):
+            self._admission.leave(request)
+        return Turn([request for request in taken if _begins(request, now_s)], hopeless)
+
+
+def _begins(request: Request, now_s: float) -> bool:
+    # From here on `cancel` answers False. One that came just before has taken the request out of the ledger itself.
+    begins = request.future.set_running_or_notify_cancel()
+    if begins:
+        request.started_s = now_s
+    else:
+        request.state = State.DONE
+        request.free()
+    return begins

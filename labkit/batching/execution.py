@@ -1,0 +1,101 @@
+"""What a worker does with a batch: run it, take it apart if it fails, record each run, learn from it."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from labkit.batching.dispatcher import Dispatcher
+from labkit.batching.faults import is_out_of_memory, run_apart
+from labkit.batching.learned import Lesson
+from labkit.batching.ledger import Ledger
+from labkit.batching.policy import Observer
+from labkit.batching.request import Request, State
+from labkit.batching.runner import Executed
+from labkit.batching.worker import Worker
+from labkit.records import Recorder, StepOutcome, StepRecord
+
+__all__ = ["Execution"]
+
+
+class Execution:
+    """Runs batches for all workers of one batcher."""
+
+    def __init__(self, dispatcher: Dispatcher, ledger: Ledger, recorder: Recorder) -> None:
+        self._dispatcher = dispatcher
+        self._ledger = ledger
+        self._recorder = recorder
+        self._steps = itertools.count()
+
+    def run(self, worker: Worker, requests: Sequence[Request]) -> None:
+        """Answer every request of a batch, with its output or with its own error."""
+        lesson = self._dispatcher.learned.of(requests[0].key)
+        parts = run_apart(
+            requests,
+            lambda part: self._step(worker, part, lesson),
+            isolate=self._dispatcher.limits.isolate,
+            on_out_of_memory=lesson.memory.exceeded,
+        )
+        for part, outputs in parts:
+            self._ledger.answer(part, outputs)
+            for request in part:
+                request.state = State.DONE
+                request.free()
+
+    def _step(self, worker: Worker, requests: Sequence[Request], lesson: Lesson) -> list[Any]:
+        size = self._dispatcher.limits.size_for(len(requests))
+        step, begun_s = next(self._steps), time.perf_counter()
+        for request in requests:
+            request.step = step
+        try:
+            executed = worker.runner.run(requests, size)
+        except Exception as error:
+            outcome: StepOutcome = "out_of_memory" if is_out_of_memory(error) else "failed"
+            self._record(worker, requests, size, step, begun_s, outcome, Executed([], 0.0, 0))
+            raise
+        duration_s = self._record(worker, requests, size, step, begun_s, "ok", executed)
+        self._learn(lesson, len(requests), size, duration_s)
+        return executed.outputs
+
+    def _learn(self, lesson: Lesson, rows: int, size: int, duration_s: float) -> None:
+        lesson.service.observe(size, duration_s)
+        lesson.memory.succeeded(size)
+        policy = self._dispatcher.policy
+        if isinstance(policy, Observer):
+            policy.observe(rows, duration_s)
+
+    def _record(
+        self,
+        worker: Worker,
+        requests: Sequence[Request],
+        size: int,
+        step: int,
+        begun_s: float,
+        outcome: StepOutcome,
+        executed: Executed,
+    ) -> float:
+        """Write the row of one run, and return its duration in seconds."""
+        ended_s, rows = time.perf_counter(), len(requests)
+        for request in requests:
+            request.copied_bytes += executed.copied_bytes // rows
+        row = StepRecord(
+            step=step,
+            stage="compute",
+            worker=worker.number,
+            device=worker.runner.device,
+            started_s=begun_s,
+            finished_s=ended_s,
+            rows=rows,
+            cap=self._dispatcher.limits.cap_rows,
+            outcome=outcome,
+            padded_rows=size - rows,
+            queued_rows=self._dispatcher.queued_rows,
+            real_units=sum(request.real_units for request in requests),
+            computed_units=size * requests[0].computed_units,
+            copied_bytes=executed.copied_bytes,
+            collate_s=executed.collate_s,
+        )
+        self._recorder.add_steps([row])
+        return ended_s - begun_s

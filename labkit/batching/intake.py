@@ -1,0 +1,101 @@
+"""Turns a request's payload into a row: prepared, padded, placed in staging memory, assigned to a bucket."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Any
+
+import torch
+
+from labkit.batching.collate import Lengths, default_key
+from labkit.batching.pool import StagingPool
+from labkit.batching.request import Request
+from labkit.engine import Prepare
+from labkit.errors import EngineError, PrepareFailed, SettingError
+
+__all__ = ["Intake"]
+
+
+class Intake:
+    """How rows are made.
+
+    `prepare` maps payload -> row; one that has `into(payload, place)` writes its row straight into `pool`. `pad` gives
+    rows of variable length the length of their bucket. `key(row)` names the bucket, `cost(row)` the row's share of the
+    batch's cost budget `max_cost`.
+    """
+
+    def __init__(
+        self,
+        pool: StagingPool,
+        *,
+        prepare: Callable[[Any], Any] | None,
+        pad: Lengths | None,
+        key: Callable[[Any], Hashable] | None,
+        cost: Callable[[Any], float] | None,
+        max_cost: float,
+    ) -> None:
+        self.pool = pool
+        self.max_cost = max_cost
+        self._prepare = prepare
+        self._pad = pad
+        self._key = key or default_key
+        self._cost = cost
+
+    def make(self, request: Request) -> None:
+        """Give `request` its row; raises `PrepareFailed` with the cause, and then holds nothing for it."""
+        try:
+            request.row = self._row(request)
+            request.key = self._key(request.row)
+            if self._cost is not None:
+                request.cost = self._checked(self._cost(request.row))
+            request.payload = None
+        except Exception as error:
+            request.free()
+            raise explained(error) from error
+
+    def _row(self, request: Request) -> Any:
+        if isinstance(self._prepare, Prepare):
+            row = self._prepare.into(request.payload, lambda *place: self._place(request, *place))
+            if request.slot is not None and row is not request.slot.tensor:
+                request.slot.release()
+                request.slot = None
+            return row
+        row = self._prepare(request.payload) if self._prepare else request.payload
+        return self._padded(request, torch.as_tensor(row)) if self._pad else row
+
+    def _place(
+        self, request: Request, shape: tuple[int, ...], dtype: torch.dtype, real_units: int | None = None
+    ) -> torch.Tensor:
+        if request.slot is not None:
+            request.slot.release()
+        request.slot = self.pool.acquire(shape, dtype)
+        request.computed_units = shape[0] if real_units is not None else 0
+        request.real_units = real_units or 0
+        return request.slot.tensor
+
+    def _padded(self, request: Request, row: torch.Tensor) -> torch.Tensor:
+        assert self._pad is not None
+        edge = self._pad.edge(row.shape[0])
+        placed = self._place(request, (edge, *row.shape[1:]), row.dtype, row.shape[0])
+        placed[: row.shape[0]] = row
+        placed[row.shape[0] :] = self._pad.value
+        request.copied_bytes = row.nbytes
+        return placed
+
+    def _checked(self, cost: float) -> float:
+        if 0 <= cost <= self.max_cost:
+            return cost
+        raise SettingError(
+            f"a row costs {cost:g}; one batch may cost {self.max_cost:g}", "Make the row smaller or raise max_cost."
+        )
+
+
+def explained(error: Exception) -> EngineError:
+    """What the sender of a payload that could not be prepared is told."""
+    if isinstance(error, EngineError):
+        return error
+    told = PrepareFailed(
+        f"preprocessing raised {type(error).__name__}: {error}", "The cause is attached; other requests go on."
+    )
+    told.__cause__ = error
+    return told

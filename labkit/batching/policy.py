@@ -1,0 +1,212 @@
+"""When to run what is queued: the policies, behind one small protocol.
+
+A policy is asked at the moment a worker is free, once per bucket of same-shaped rows. It sees the queue as it is *then*
+and answers `Run(rows)` or `WaitUntil(time)`. It is asked again when its time has come or when a request arrives.
+Nothing is closed or set aside early, so every decision uses all that is known (late binding).
+
+To write one, give any object a `decide`; an `observe(rows, seconds)` is called after each batch if it exists.
+
+    class Pairs:
+        def decide(self, view: View) -> Decision:
+            return Run(2) if view.rows >= 2 else WaitUntil(view.oldest_s + 0.010)
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+from labkit.batching.service import ServiceModel
+from labkit.errors import require
+
+__all__ = [
+    "AIMD",
+    "Decision",
+    "Deferral",
+    "FixedSize",
+    "Greedy",
+    "MaxWait",
+    "Observer",
+    "Policy",
+    "PreferredSizes",
+    "Run",
+    "View",
+    "WaitUntil",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """One bucket of the queue at one moment; times on `time.perf_counter`.
+
+    `rows` wait, of which one batch may carry `cap`; `full` says that waiting cannot make the batch larger. `oldest_s`
+    is the arrival of the oldest request, `deadline_s` the earliest deadline (infinite if none has one). `service`
+    knows how long batches of this bucket take. (A batcher that is being closed runs what is left without asking.)
+    """
+
+    now_s: float
+    rows: int
+    cap: int
+    full: bool
+    oldest_s: float
+    deadline_s: float
+    service: ServiceModel
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Run a batch of up to `rows` now."""
+
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class WaitUntil:
+    """Leave the bucket alone until `at_s`, or until something arrives."""
+
+    at_s: float
+
+
+Decision = Run | WaitUntil
+
+
+class Policy(Protocol):
+    """Decides for one bucket at a time."""
+
+    def decide(self, view: View) -> Decision:
+        """Say whether to run some of the bucket's rows now, or when to ask again."""
+        ...
+
+
+@runtime_checkable
+class Observer(Protocol):
+    """A policy that also learns from what was executed."""
+
+    def observe(self, rows: int, seconds: float) -> None:
+        """Learn that a batch of `rows` took `seconds`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Greedy:
+    """Run whatever is queued as soon as a worker is free; the busier it is, the larger the batches get.
+
+    It waits for nothing, yet reaches within 1 % of the best rate of any timer under Poisson load (Inoue, 2021,
+    "Queueing analysis of GPU-based inference servers with dynamic batching").
+    """
+
+    def decide(self, view: View) -> Decision:
+        """Run all, up to the cap."""
+        return Run(min(view.rows, view.cap))
+
+
+@dataclass(frozen=True, slots=True)
+class MaxWait:
+    """Wait for a full batch, but let no request wait longer than `wait_ms` for company.
+
+    The timer runs from the *oldest request's arrival*. A timer that starts when a worker gets free adds the wait to
+    every batch, even under load, where the batch has long been full.
+    """
+
+    wait_ms: float
+
+    def __post_init__(self) -> None:
+        require(0 <= self.wait_ms < 60_000, f"wait_ms is {self.wait_ms}; it must lie in 0..60000", "Give milliseconds.")
+
+    def decide(self, view: View) -> Decision:
+        """Run when full or when the oldest has waited long enough."""
+        due_s = view.oldest_s + self.wait_ms / 1000
+        if view.full or view.now_s >= due_s:
+            return Run(min(view.rows, view.cap))
+        return WaitUntil(due_s)
+
+
+@dataclass(frozen=True, slots=True)
+class FixedSize:
+    """Run batches of exactly `rows`, a rest after `max_wait_ms` (static batching, the baseline of the others)."""
+
+    rows: int
+    max_wait_ms: float = 1000.0
+
+    def __post_init__(self) -> None:
+        require(self.rows >= 1, f"rows is {self.rows}; it must be at least 1", "Give the batch size.")
+
+    def decide(self, view: View) -> Decision:
+        """Run `rows` when there are so many, the rest when it has waited too long."""
+        size = min(self.rows, view.cap)
+        if view.rows >= size or view.full:
+            return Run(size)
+        return MaxWait(self.max_wait_ms).decide(view)
+
+
+@dataclass(frozen=True, slots=True)
+class PreferredSizes:
+    """Run the largest of `sizes` that is queued; wait up to `wait_ms` for the smallest (after Triton's batcher).
+
+    Unlike Triton it always takes the largest size that fits *now*, never the first one that was reached.
+    """
+
+    sizes: tuple[int, ...]
+    wait_ms: float = 5.0
+
+    def __post_init__(self) -> None:
+        require(
+            bool(self.sizes) and min(self.sizes) >= 1,
+            f"sizes is {self.sizes}; it needs at least one size, each 1 or more",
+            "Give for example sizes=(4, 8).",
+        )
+
+    def decide(self, view: View) -> Decision:
+        """Run the largest size reached; without one, wait and then run what is there."""
+        reached = [size for size in self.sizes if size <= min(view.rows, view.cap)]
+        return Run(max(reached)) if reached else MaxWait(self.wait_ms).decide(view)
+
+
+class AIMD:
+    """Find the largest batch that runs within `slo_ms`: one row more while it holds, a tenth less when it does not.
+
+    Source: Clipper (Crankshaw et al., NSDI 2017). `limit` is the batch size at present.
+    """
+
+    def __init__(self, slo_ms: float, *, backoff: float = 0.9) -> None:
+        require(slo_ms > 0, f"slo_ms is {slo_ms}; it must be positive", "Give the time that one batch may take.")
+        require(0 < backoff < 1, f"backoff is {backoff}; it must lie between 0 and 1", "Clipper uses 0.9.")
+        self.slo_ms = slo_ms
+        self.backoff = backoff
+        self.limit = 1.0
+
+    def decide(self, view: View) -> Decision:
+        """Run what is queued, up to the limit found so far."""
+        return Run(min(view.rows, view.cap, int(self.limit)))
+
+    def observe(self, rows: int, seconds: float) -> None:
+        """Raise the limit after a batch at the limit that was fast enough; lower it after one that was not."""
+        if seconds * 1000 > self.slo_ms:
+            self.limit = max(1.0, self.limit * self.backoff)
+        elif rows >= int(self.limit):
+            self.limit += 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Deferral:
+    """Start as late as `slo_ms` allows, by the learned service time, so that batches grow and the device rests.
+
+    After Symphony (Chen et al., 2023). It trades latency, up to the SLO, for fewer and fuller batches. While nothing is
+    known of the service time it runs greedily, and so learns it.
+    """
+
+    slo_ms: float
+    margin_ms: float = 5.0
+
+    def __post_init__(self) -> None:
+        require(self.slo_ms > 0, f"slo_ms is {self.slo_ms}; it must be positive", "Give the latency goal.")
+
+    def decide(self, view: View) -> Decision:
+        """Run when full, or when the slowest likely batch would otherwise miss the goal."""
+        rows = min(view.rows, view.cap)
+        goal_s = min(view.oldest_s + self.slo_ms / 1000, view.deadline_s)
+        latest_s = goal_s - view.service.high_s(rows) - self.margin_ms / 1000
+        if view.full or view.now_s >= latest_s or math.isinf(latest_s):
+            return Run(rows)
+        return WaitUntil(latest_s)

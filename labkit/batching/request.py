@@ -1,0 +1,137 @@
+"""One request on its way through the batcher, and the future that its sender holds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable
+from concurrent.futures import Future
+from enum import Enum
+from typing import Any
+
+from labkit.batching.pool import Slot
+from labkit.records import Outcome, RequestRecord
+
+__all__ = ["Request", "State"]
+
+
+class State(Enum):
+    """Where a request is; it only ever moves down this list."""
+
+    PREPARING = 0
+    QUEUED = 1
+    RUNNING = 2
+    DONE = 3
+
+
+class _Answer(Future[Any]):
+    """A future that tells the batcher at once when its sender cancels it."""
+
+    def __init__(self, on_cancel: Callable[[], None]) -> None:
+        super().__init__()
+        self._on_cancel = on_cancel
+
+    def cancel(self) -> bool:
+        """Withdraw the request unless it is running or done; withdrawn work is never executed."""
+        cancelled = super().cancel()
+        if cancelled:
+            self._on_cancel()
+        return cancelled
+
+
+class Request:
+    """One row of work. Its fields are written by one owner at a time: sender, preparing thread, queue, worker.
+
+    `rank_s` orders the queue: the arrival time, made later by one ageing interval per priority level. Since ranks never
+    change, an old request of a low level is overtaken only by what arrives within that interval: nothing starves.
+    """
+
+    __slots__ = (
+        "arrived_s",
+        "computed_units",
+        "copied_bytes",
+        "cost",
+        "deadline_s",
+        "future",
+        "intended_s",
+        "key",
+        "number",
+        "payload",
+        "payload_bytes",
+        "priority",
+        "rank_s",
+        "ready_s",
+        "real_units",
+        "row",
+        "slot",
+        "started_s",
+        "state",
+        "step",
+    )
+
+    def __init__(
+        self,
+        number: int,
+        payload: Any,
+        *,
+        arrived_s: float,
+        intended_s: float | None,
+        deadline_s: float,
+        priority: int,
+        ageing_s: float,
+        on_cancel: Callable[[Request], None],
+    ) -> None:
+        self.number = number
+        self.payload = payload
+        self.payload_bytes = size_bytes(payload)
+        self.arrived_s = arrived_s
+        self.intended_s = arrived_s if intended_s is None else intended_s
+        self.deadline_s = deadline_s
+        self.priority = priority
+        self.rank_s = arrived_s + priority * ageing_s
+        self.ready_s = math.nan
+        self.started_s = math.nan
+        self.state = State.PREPARING
+        self.row: Any = None
+        self.key: Hashable = None
+        self.slot: Slot | None = None
+        self.cost = 1.0
+        self.real_units = 0
+        self.computed_units = 0
+        self.copied_bytes = 0
+        self.step = -1
+        self.future: Future[Any] = _Answer(lambda: on_cancel(self))
+
+    def free(self) -> None:
+        """Let go of payload, row and staging slot."""
+        slot, self.slot = self.slot, None
+        self.payload = self.row = None
+        if slot is not None:
+            slot.release()
+
+    def record(self, outcome: Outcome, finished_s: float, error: str = "") -> RequestRecord:
+        """Build the row that tells this request's whole story."""
+        return RequestRecord(
+            request=self.number,
+            intended_s=self.intended_s,
+            arrived_s=self.arrived_s,
+            ready_s=self.ready_s,
+            started_s=self.started_s,
+            finished_s=finished_s,
+            outcome=outcome,
+            step=self.step,
+            priority=self.priority,
+            copied_bytes=self.copied_bytes,
+            error=error,
+        )
+
+
+def size_bytes(payload: Any) -> int:
+    """Bytes that a waiting payload holds, as far as they are known without looking inside (else 0).
+
+    >>> size_bytes(b"jpeg"), size_bytes("ab"), size_bytes(object())
+    (4, 2, 0)
+    """
+    nbytes = getattr(payload, "nbytes", None)
+    if isinstance(nbytes, int):
+        return nbytes
+    return len(payload) if isinstance(payload, (bytes, bytearray, str)) else 0

@@ -1,0 +1,57 @@
+"""A thread that runs batches: it asks for one when it is free, and is replaced when it dies."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from threading import Thread, current_thread
+
+from labkit.batching.request import Request
+from labkit.batching.runner import Runner
+
+__all__ = ["Worker"]
+
+_log = logging.getLogger(__name__)
+
+Next = Callable[["Worker"], Sequence[Request] | None]
+Execute = Callable[["Worker", Sequence[Request]], None]
+Lost = Callable[["Worker", BaseException], None]
+
+
+class Worker:
+    """Calls `next_batch`, which blocks, and `execute`, until the former answers None.
+
+    `batch` is what it runs now. If its thread is torn down (a model that raises SystemExit, say), `lost` is called from
+    the dying thread and may `start` the worker again.
+    """
+
+    def __init__(self, number: int, runner: Runner, next_batch: Next, execute: Execute, lost: Lost, name: str) -> None:
+        self.number = number
+        self.runner = runner
+        self.batch: Sequence[Request] = ()
+        self._next_batch = next_batch
+        self._execute = execute
+        self._lost = lost
+        self._name = f"{name}-worker-{number}"
+        self._thread: Thread | None = None
+
+    def start(self) -> None:
+        """Run in a new thread."""
+        self._thread = Thread(target=self._live, name=self._name, daemon=True)
+        self._thread.start()
+
+    def join(self, timeout_s: float) -> None:
+        """Wait for the thread to end, unless it is the caller's own."""
+        if self._thread is not None and self._thread is not current_thread():
+            self._thread.join(timeout_s)
+
+    def _live(self) -> None:
+        try:
+            while (batch := self._next_batch(self)) is not None:
+                if batch:
+                    self.batch = batch
+                    self._execute(self, batch)
+                    self.batch = ()
+        except BaseException as error:
+            _log.exception("%s died", self._name)
+            self._lost(self, error)
