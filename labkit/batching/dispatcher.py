@@ -16,7 +16,7 @@ from typing import Any
 from labkit.batching.learned import Learned
 from labkit.batching.ledger import Ledger
 from labkit.batching.limits import Admission, Limits
-from labkit.batching.policy import Greedy, Policy, Run, View
+from labkit.batching.policy import Greedy, Observer, Policy, Run, View
 from labkit.batching.queue import Bucket, Queue
 from labkit.batching.request import Request, State
 from labkit.errors import EngineClosed, require
@@ -43,7 +43,7 @@ class Dispatcher:
     def __init__(self, limits: Limits, policy: Policy, ledger: Ledger) -> None:
         self._ledger = ledger
         self.limits = limits
-        self.policy = policy
+        self._adopt(policy)
         self.open = True
         self.learned = Learned()
         self.policy_error = ""
@@ -53,6 +53,10 @@ class Dispatcher:
         self._lock = Lock()
         self._wake = Condition(self._lock)
         self._idle = 0
+
+    def _adopt(self, policy: Policy) -> None:
+        self.policy = policy
+        self.observe = policy.observe if isinstance(policy, Observer) else None
 
     @property
     def waiting(self) -> int:
@@ -113,14 +117,14 @@ class Dispatcher:
         require(not unknown, f"{unknown} are no limits of a batcher", f"Known: {list(Limits.__dataclass_fields__)}.")
         with self._lock:
             self.limits = replace(self.limits, **limits)
-            self.policy = policy or self.policy
+            self._adopt(policy or self.policy)
             self._wake.notify_all()
 
     def close(self) -> None:
         """Let nobody in any more; what waits is run without asking the policy."""
         with self._lock:
             self.open = False
-            self.policy = Greedy()
+            self._adopt(Greedy())
             self._wake.notify_all()
 
     def stop(self) -> None:

@@ -11,7 +11,6 @@ from labkit.batching.dispatcher import Dispatcher
 from labkit.batching.faults import is_out_of_memory, run_apart
 from labkit.batching.learned import Lesson
 from labkit.batching.ledger import Ledger
-from labkit.batching.policy import Observer
 from labkit.batching.request import Request, State
 from labkit.batching.runner import Executed
 from labkit.batching.worker import Worker
@@ -62,9 +61,9 @@ class Execution:
     def _learn(self, lesson: Lesson, rows: int, size: int, duration_s: float) -> None:
         lesson.service.observe(size, duration_s)
         lesson.memory.succeeded(size)
-        policy = self._dispatcher.policy
-        if isinstance(policy, Observer):
-            policy.observe(rows, duration_s)
+        observe = self._dispatcher.observe
+        if observe is not None:
+            observe(rows, duration_s)
 
     def _record(
         self,

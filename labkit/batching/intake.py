@@ -37,6 +37,8 @@ class Intake:
         self.pool = pool
         self.max_cost = max_cost
         self._prepare = prepare
+        # Asked once: a protocol check costs more than everything else that happens to a small request here.
+        self._into = prepare.into if isinstance(prepare, Prepare) else None
         self._pad = pad
         self._key = key or default_key
         self._cost = cost
@@ -54,8 +56,8 @@ class Intake:
             raise explained(error) from error
 
     def _row(self, request: Request) -> Any:
-        if isinstance(self._prepare, Prepare):
-            row = self._prepare.into(request.payload, lambda *place: self._place(request, *place))
+        if self._into is not None:
+            row = self._into(request.payload, lambda *place: self._place(request, *place))
             if request.slot is not None and row is not request.slot.tensor:
                 request.slot.release()
                 request.slot = None

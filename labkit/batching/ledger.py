@@ -9,13 +9,13 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Sequence
-from concurrent.futures import Future, InvalidStateError
+from concurrent.futures import InvalidStateError
 from dataclasses import dataclass
 from threading import Condition
 from typing import Any
 
 from labkit.batching.faults import Failure
-from labkit.batching.request import Request
+from labkit.batching.request import Answer, Request
 from labkit.errors import DeadlineExceeded
 from labkit.records import Outcome, Recorder, RequestRecord
 
@@ -117,7 +117,8 @@ def _outcome(error: Exception | None) -> Outcome:
     return "expired" if isinstance(error, DeadlineExceeded) else "failed"
 
 
-def _deliver(future: Future[Any], output: Any, error: Exception | None) -> None:
+def _deliver(future: Answer, output: Any, error: Exception | None) -> None:
+    future.forget()
     try:
         if error is None:
             future.set_result(output)

@@ -11,7 +11,7 @@ from typing import Any
 from labkit.batching.pool import Slot
 from labkit.records import Outcome, RequestRecord
 
-__all__ = ["Request", "State"]
+__all__ = ["Answer", "Request", "State", "size_bytes"]
 
 
 class State(Enum):
@@ -23,19 +23,26 @@ class State(Enum):
     DONE = 3
 
 
-class _Answer(Future[Any]):
+class Answer(Future[Any]):
     """A future that tells the batcher at once when its sender cancels it."""
 
-    def __init__(self, on_cancel: Callable[[], None]) -> None:
+    def __init__(self, request: Request, on_cancel: Callable[[Request], None]) -> None:
         super().__init__()
+        self._request: Request | None = request
         self._on_cancel = on_cancel
 
     def cancel(self) -> bool:
         """Withdraw the request unless it is running or done; withdrawn work is never executed."""
+        request = self._request
         cancelled = super().cancel()
-        if cancelled:
-            self._on_cancel()
+        if cancelled and request is not None:
+            self._on_cancel(request)
+            self.forget()
         return cancelled
+
+    def forget(self) -> None:
+        """Let go of the request, so that a kept answer keeps nothing else alive."""
+        self._request = None
 
 
 class Request:
@@ -99,7 +106,7 @@ class Request:
         self.computed_units = 0
         self.copied_bytes = 0
         self.step = -1
-        self.future: Future[Any] = _Answer(lambda: on_cancel(self))
+        self.future = Answer(self, on_cancel)
 
     def free(self) -> None:
         """Let go of payload, row and staging slot."""
