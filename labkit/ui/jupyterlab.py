@@ -15,12 +15,15 @@ import subprocess
 import sys
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from labkit.devices import cache_dir
 from labkit.errors import require
 
 __all__ = ["environment", "settings_folder", "start"]
+
+_PATIENCE_S = 3.0
 
 # What the pages of JupyterLab take as defaults: no news, no extension shop, a closed notebook frees its kernel.
 _OVERRIDES = {
@@ -113,8 +116,11 @@ def _wait(server: subprocess.Popen[bytes]) -> int:
     """Wait for the server's end; whoever stops this process stops the server, and no kernel is left behind."""
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, lambda *_: server.terminate())
-    while True:
-        try:
-            return server.wait()
-        except KeyboardInterrupt:  # a terminal sends Ctrl-C to the server too; one that came only here is passed on
-            server.terminate()
+    with suppress(KeyboardInterrupt):
+        return server.wait()
+    # A terminal sends Ctrl-C to the server as well, which then ends its kernels and itself; only when the signal came
+    # to this process alone is it passed on.
+    with suppress(subprocess.TimeoutExpired):
+        return server.wait(_PATIENCE_S)
+    server.terminate()
+    return server.wait()
