@@ -23,7 +23,7 @@ from labkit.errors import require
 
 __all__ = ["environment", "settings_folder", "start"]
 
-_PATIENCE_S = 3.0
+_PATIENCE_S = 10.0
 
 # What the pages of JupyterLab take as defaults: no news, no extension shop, a closed notebook frees its kernel.
 _OVERRIDES = {
