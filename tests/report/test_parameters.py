@@ -13,7 +13,7 @@ model: str = "minilm"
 quick: bool = False
 sizes: list[int] = [1, 2, 4]
 device: Optional[str] = None  # None: the best one
-cap: Optional[int] = None
+cap: "Optional[int]" = None
 untyped = 3
 """
 
