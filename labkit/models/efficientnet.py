@@ -1,4 +1,4 @@
-"""EfficientNet-Lite0: the photo classifier of the batching labs, 4.7 million parameters.
+"""EfficientNet-Lite0: the photo classifier of the batching labs, 4.6 million parameters.
 
     photo [B, 3, 224, 224] -> stem -> 16 inverted bottlenecks -> head -> mean over space -> logits [B, 1000]
 

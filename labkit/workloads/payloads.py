@@ -93,7 +93,7 @@ def photos() -> Workload:
 
 @cache
 def sentences() -> Workload:
-    """64 sentences in pairs of the same meaning, from 3 to 120 tokens, on many topics.
+    """64 sentences in pairs of the same meaning, from 3 to 125 tokens, on many topics.
 
     The truth of a sentence is the index of its paraphrase.
     """
