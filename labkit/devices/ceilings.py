@@ -1,8 +1,8 @@
 """The physical limits of a device, measured: how fast it copies memory and multiplies matrices.
 
-Every bound that labkit shows later stands on these two numbers. They are the best of many short repeats, so a busy
-machine does not lower them by chance, and they are kept in the cache folder for this machine, this PyTorch and this
-number of threads.
+Every bound that labkit shows later stands on these two numbers. They are the best of many short repeats, kept in the
+cache folder for this machine, this PyTorch and this number of threads. A CPU that others kept busy meanwhile shows less
+than it can, so such numbers are measured again by the next process that asks, and the better ones stay.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import os
 import platform
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -21,6 +21,7 @@ import torch
 
 from labkit.devices.attached import Device, find, synchronize
 from labkit.devices.folders import cache_dir
+from labkit.devices.host import Busy
 from labkit.devices.memory import memory_free_bytes
 from labkit.devices.versions import versions
 from labkit.errors import MeasureError, Unavailable
@@ -29,7 +30,9 @@ __all__ = ["Ceilings", "ceilings"]
 
 _DTYPES = ("float32", "bfloat16", "float16")
 _BUDGET_S = 0.35  # for each of the four measurements
+_QUIET = 0.1  # up to this share of the cores, other processes do not matter
 _SAMPLE_S = 0.01  # one timed sample lasts at least this long, so that launching and the clock do not matter
+_measured_here: set[Path] = set()  # by this process; once is enough, however busy the machine is
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +40,8 @@ class Ceilings:
     """What the device reached at best.
 
     A copy counts each byte twice: once read, once written. A product of [n, n] matrices counts 2 n**3 operations.
-    A data type that the device cannot multiply is missing from `matmul_flop_per_s`. `measured_at` is UTC (ISO 8601).
+    A data type that the device cannot multiply is missing from `matmul_flop_per_s`. `others_share` is the share of the
+    cores that other processes used meanwhile, `measured_at` is UTC (ISO 8601).
     """
 
     device_id: str
@@ -45,8 +49,14 @@ class Ceilings:
     copy_bytes_per_s: float
     matmul_flop_per_s: Mapping[str, float]
     threads: int
+    others_share: float
     measured_at: str
     versions: Mapping[str, str]
+
+    @property
+    def disturbed(self) -> bool:
+        """Whether others kept the CPU so busy that it may be able to do more."""
+        return self.device_id == "cpu" and self.others_share > _QUIET
 
 
 def ceilings(device_id: str, *, remeasure: bool = False) -> Ceilings:
@@ -60,15 +70,27 @@ def ceilings(device_id: str, *, remeasure: bool = False) -> Ceilings:
     device = find(device_id)
     file = _cache_file(device)
     kept = None if remeasure or file is None else _read(file)
-    if kept is not None:
+    if kept is not None and (not kept.disturbed or file in _measured_here):
         return kept
-    fresh = _measure(device)
+    fresh = _measure(device) if kept is None else _better(_measure(device), kept)
     if file is not None:
+        _measured_here.add(file)
         _write(file, fresh)
     return fresh
 
 
+def _better(fresh: Ceilings, kept: Ceilings) -> Ceilings:
+    """Take the higher of each two numbers; the rest is told by the measurement made now."""
+    rates = {**kept.matmul_flop_per_s, **fresh.matmul_flop_per_s}
+    return replace(
+        fresh,
+        copy_bytes_per_s=max(fresh.copy_bytes_per_s, kept.copy_bytes_per_s),
+        matmul_flop_per_s={dtype: max(rate, kept.matmul_flop_per_s.get(dtype, 0.0)) for dtype, rate in rates.items()},
+    )
+
+
 def _measure(device: Device) -> Ceilings:
+    since = Busy.now()
     rates = {dtype: _matmul_flop_per_s(device.id, dtype) for dtype in _DTYPES}
     return Ceilings(
         device_id=device.id,
@@ -76,6 +98,7 @@ def _measure(device: Device) -> Ceilings:
         copy_bytes_per_s=_copy_bytes_per_s(device.id),
         matmul_flop_per_s={dtype: rate for dtype, rate in rates.items() if rate > 0},
         threads=torch.get_num_threads(),
+        others_share=round(since.others_share(), 3),
         measured_at=datetime.now(UTC).isoformat(timespec="seconds"),
         versions=dict(versions()),
     )

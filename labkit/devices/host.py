@@ -1,12 +1,17 @@
-"""The host's own memory, as far as this process may use it: a container often gets less than the machine has."""
+"""The host itself: its memory, as far as this process may use it, and how busy others keep it.
+
+A container often gets less memory than the machine has; a number measured while others compute is too low.
+"""
 
 from __future__ import annotations
 
 import importlib
 import os
+import time
+from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["memory_bytes"]
+__all__ = ["Busy", "memory_bytes"]
 
 # Where control groups (version 2, then 1) put a container's limit and its use.
 _LIMITS = (
@@ -27,6 +32,35 @@ def memory_bytes() -> tuple[int, int]:
         if limit is not None and limit < total:
             free, total = min(free, max(0, limit - (used or 0))), limit
     return free, total
+
+
+@dataclass(frozen=True, slots=True)
+class Busy:
+    """A moment, to be asked later how much of the machine others have used since (Linux; elsewhere it tells 0)."""
+
+    at_s: float
+    others_s: float
+
+    @classmethod
+    def now(cls) -> Busy:
+        """Take the time and the processor seconds that other processes have used so far."""
+        return cls(time.perf_counter(), _busy_s() - time.process_time())
+
+    def others_share(self) -> float:
+        """Return the share of all cores that other processes have used since then, from 0 to 1."""
+        later = Busy.now()
+        core_seconds = (later.at_s - self.at_s) * (os.cpu_count() or 1)
+        return min(1.0, max(0.0, (later.others_s - self.others_s) / core_seconds))
+
+
+def _busy_s() -> float:
+    """Return the processor seconds of all processes since the start, those taken by other virtual machines included."""
+    try:
+        ticks = [int(field) for field in Path("/proc/stat").read_text(encoding="ascii").splitlines()[0].split()[1:9]]
+    except (OSError, ValueError, IndexError):
+        return time.process_time()
+    idle, waiting = ticks[3:5]
+    return (sum(ticks) - idle - waiting) / os.sysconf("SC_CLK_TCK")
 
 
 def _machine_memory() -> tuple[int, int]:

@@ -22,11 +22,13 @@ def cache(tmp_path, monkeypatch):
 def counted(monkeypatch):
     """Measure nothing; hand out numbered results, so that a test sees which came from where."""
     made = []
-    real = Ceilings("cpu", "x", 1.0, {"float32": 1.0}, 1, "2026-01-01T00:00:00+00:00", dict(versions()))
+    real = Ceilings("cpu", "x", 1.0, {"float32": 1.0}, 1, 0.0, "2026-01-01T00:00:00+00:00", dict(versions()))
 
     def measure(device):
         made.append(replace(real, copy_bytes_per_s=float(len(made) + 1)))
         return made[-1]
+
+    monkeypatch.setattr(module, "_measured_here", set())
 
     monkeypatch.setattr(module, "_measure", measure)
     return made
@@ -74,6 +76,20 @@ def test_measured_ceilings_are_kept_until_asked_anew(counted):
     assert len(counted) == 1
     assert ceilings("cpu", remeasure=True).copy_bytes_per_s == 2.0
     assert ceilings("cpu").copy_bytes_per_s == 2.0
+
+
+def test_ceilings_of_a_busy_cpu_are_measured_again_by_the_next_process_and_the_better_ones_stay(counted, monkeypatch):
+    ceilings("cpu")
+    busy = replace(counted[0], others_share=0.9, matmul_flop_per_s={"float32": 5.0, "float16": 2.0})
+    quiet = replace(counted[0], others_share=0.0, matmul_flop_per_s={"float32": 3.0, "bfloat16": 7.0})
+    monkeypatch.setattr(module, "_measure", lambda device: busy)
+    assert ceilings("cpu", remeasure=True).disturbed
+    assert ceilings("cpu") == busy  # the same process does not try again
+    monkeypatch.setattr(module, "_measured_here", set())
+    monkeypatch.setattr(module, "_measure", lambda device: quiet)
+    found = ceilings("cpu")
+    assert found.matmul_flop_per_s == {"float32": 5.0, "float16": 2.0, "bfloat16": 7.0}
+    assert not found.disturbed
 
 
 def test_another_number_of_threads_has_its_own_ceilings(counted, monkeypatch):

@@ -56,3 +56,20 @@ def test_a_backend_that_torch_accelerator_cannot_ask_is_asked_itself(monkeypatch
     # No accelerator of that kind is attached here, so torch.accelerator raises, as it does for one it cannot ask.
     assert memory.total_bytes("mps:0") == 100
     assert memory_free_bytes("mps:0") == 80
+
+
+def test_the_work_of_other_processes_is_seen_and_ones_own_is_not(monkeypatch):
+    clock, used, own = iter([10.0, 12.0]), iter([100.0, 104.0]), iter([50.0, 53.0])
+    monkeypatch.setattr(host.time, "perf_counter", lambda: next(clock))
+    monkeypatch.setattr(host.time, "process_time", lambda: next(own))
+    monkeypatch.setattr(host, "_busy_s", lambda: next(used))
+    monkeypatch.setattr(host.os, "cpu_count", lambda: 2)
+    # 2 s on 2 cores; all processes used 4 s, of which 3 s were this one's.
+    assert host.Busy.now().others_share() == pytest.approx(0.25)
+
+
+def test_the_machines_busy_seconds_are_those_that_psutil_counts():
+    times = psutil.cpu_times()
+    assert host._busy_s() == pytest.approx(
+        times.user + times.nice + times.system + times.irq + times.softirq + times.steal, rel=0.05, abs=2
+    )
