@@ -1,6 +1,7 @@
-"""What is sent to an engine, and when: arrival processes and recorded traces."""
+"""What is sent to an engine, and when: arrival processes, recorded traces, photos and sentences."""
 
 from labkit.workloads.arrivals import Arrivals, Constant, Gamma, OnOff, Poisson, Replay
+from labkit.workloads.payloads import Workload, photos, sentences
 from labkit.workloads.traces import Trace, read_azure, read_mooncake, read_trace
 
 __all__ = [
@@ -11,7 +12,10 @@ __all__ = [
     "Poisson",
     "Replay",
     "Trace",
+    "Workload",
+    "photos",
     "read_azure",
     "read_mooncake",
     "read_trace",
+    "sentences",
 ]
