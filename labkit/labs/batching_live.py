@@ -1,0 +1,165 @@
+"""The dynamic batcher under a live load: every control can be turned while it runs.
+
+An open loop of Poisson or gamma arrivals sends real payloads; each frame computes its numbers from the engine's records
+of the last ten seconds and from nothing else.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from threading import Event, Thread
+
+from labkit.batching import Batcher, Policy
+from labkit.errors import LabkitError, require
+from labkit.labs.dials import Dials
+from labkit.labs.note import Note
+from labkit.labs.point import Point
+from labkit.labs.policies import policy
+from labkit.labs.subject import Subject, subject
+from labkit.measure import LiveArrivals, Metrics, drive_live, summarise
+from labkit.records import RequestRecord, StepRecord
+
+__all__ = ["LiveSettings", "run"]
+
+_FRAME_S = 0.25
+_WINDOW_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class LiveSettings:
+    """The controls. `seconds` 0 runs until it is stopped; `burstiness` is the gaps' coefficient of variation."""
+
+    model: str = "minilm"
+    device: str = "auto"
+    rate_per_s: float = 60.0
+    burstiness: float = 1.0
+    policy: str = "greedy"
+    cap: int = 16
+    wait_ms: float = 10.0
+    slo_ms: float = 100.0
+    seconds: float = 15.0
+
+    def __post_init__(self) -> None:
+        require(self.cap >= 1, f"cap is {self.cap}; it must be at least 1", "Give the rows that one batch may carry.")
+        require(self.seconds >= 0, f"seconds is {self.seconds}; it must be 0 or more", "Give 0 for no end.")
+
+
+def run(dials: Dials[LiveSettings], stop: Event) -> Iterator[Point | Note]:
+    """Drive the batcher until `stop` or until time is up; yields a frame of points four times a second."""
+    begun_s = time.perf_counter()
+    while not stop.is_set():
+        settings = dials.get()
+        yield Note(f"Loading {settings.model}")
+        subj = subject(settings.model, settings.device)
+        with _Session(subj, settings) as session:
+            yield Note(f"Running on {subj.device_name}")
+            yield from session.frames(dials, stop, begun_s)
+        # A model cannot be exchanged inside an engine; everything else can.
+        if not session.replaced:
+            return
+
+
+class _Session:
+    """One engine under load, until its model or device is changed."""
+
+    def __init__(self, subj: Subject, settings: LiveSettings) -> None:
+        self._settings = settings
+        self._arrivals = LiveArrivals(settings.rate_per_s, settings.burstiness)
+        self._engine = Batcher(
+            subj.model.module,
+            prepare=subj.model.prepare,
+            device=subj.device_id,
+            policy=_policy(settings),
+            max_rows=settings.cap,
+            max_queue=512,
+            name="live",
+        )
+        self._engine.warmup(subj.workload.payload(0))
+        self._halt = Event()
+        self._failure: LabkitError | None = None
+        self._sender = Thread(target=self._send, args=(subj,), name="live-load", daemon=True)
+        self._requests: list[RequestRecord] = []
+        self._steps: list[StepRecord] = []
+        self._cursors = (0, 0)
+        self.replaced = False
+
+    def __enter__(self) -> _Session:
+        self._sender.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._halt.set()
+        self._sender.join(5.0)
+        self._engine.close(drain=False)
+
+    def _send(self, subj: Subject) -> None:
+        try:
+            drive_live(self._engine, self._arrivals, subj.workload, self._halt)
+        except LabkitError as error:
+            self._failure = error
+
+    def frames(self, dials: Dials[LiveSettings], stop: Event, begun_s: float) -> Iterator[Point | Note]:
+        version = dials.version
+        while not stop.wait(_FRAME_S):
+            now_s = time.perf_counter()
+            if self._failure is not None:
+                raise self._failure
+            if dials.version != version:
+                version = dials.version
+                self._follow(dials.get())
+                yield Note(f"Now: {_described(self._settings)}")
+            if self.replaced or 0 < self._settings.seconds < now_s - begun_s:
+                return
+            yield from self._frame(now_s, now_s - begun_s)
+
+    def _follow(self, settings: LiveSettings) -> None:
+        before, self._settings = self._settings, settings
+        self.replaced = (before.model, before.device) != (settings.model, settings.device)
+        self._arrivals.set(settings.rate_per_s, settings.burstiness)
+        if _policy_fields(before) != _policy_fields(settings):
+            self._engine.configure(policy=_policy(settings), max_rows=settings.cap)
+
+    def _frame(self, now_s: float, at_s: float) -> Iterator[Point]:
+        metrics, snapshot = self._window(now_s), self._engine.snapshot()
+        if metrics is None:
+            return
+        yield Point("p50", at_s, metrics.p50.value_ms)
+        if metrics.p99.level > 50:
+            yield Point(metrics.p99.label, at_s, metrics.p99.value_ms)
+        yield Point("offered", at_s, metrics.offered_per_s)
+        yield Point("answered in time", at_s, metrics.goodput_per_s)
+        yield Point("waiting", at_s, snapshot.queued)
+        yield Point("in the batch", at_s, snapshot.running)
+        yield Point("mean batch", at_s, metrics.mean_batch)
+        yield Point("fill", at_s, 100 * metrics.fill)
+        yield Point("device busy", at_s, 100 * metrics.busy_share)
+        yield Point("within SLO", at_s, 100 * metrics.attainment)
+
+    def _window(self, now_s: float) -> Metrics | None:
+        """The metrics of what ended in the last ten seconds; None before the first answer."""
+        requests, request_cursor = self._engine.records.requests_since(self._cursors[0])
+        steps, step_cursor = self._engine.records.steps_since(self._cursors[1])
+        self._cursors = (request_cursor, step_cursor)
+        since_s = now_s - _WINDOW_S
+        self._requests = [row for row in self._requests + requests if row.finished_s >= since_s]
+        self._steps = [row for row in self._steps + steps if row.finished_s >= since_s]
+        if not self._requests:
+            return None
+        start_s = max(since_s, min(row.intended_s for row in self._requests))
+        return summarise(
+            self._requests, self._steps, window_s=now_s - start_s, start_s=start_s, slo_ms=self._settings.slo_ms
+        )
+
+
+def _policy_fields(settings: LiveSettings) -> tuple[object, ...]:
+    return settings.policy, settings.cap, settings.wait_ms, settings.slo_ms
+
+
+def _policy(settings: LiveSettings) -> Policy:
+    return policy(settings.policy, cap=settings.cap, wait_ms=settings.wait_ms, slo_ms=settings.slo_ms)
+
+
+def _described(settings: LiveSettings) -> str:
+    return f"{settings.rate_per_s:g}/s, {settings.policy}, at most {settings.cap} rows, SLO {settings.slo_ms:g} ms"
