@@ -196,15 +196,15 @@ class Dispatcher:
         taken, hopeless = self._queue.take(bucket, rows, self.limits.max_cost, too_late_s)
         for request in (*taken, *hopeless):
             self._admission.leave(request)
-        return Turn([request for request in taken if _begins(request, now_s)], hopeless)
+        return Turn([request for request in taken if self._begins(request, now_s)], hopeless)
 
-
-def _begins(request: Request, now_s: float) -> bool:
-    # From here on `cancel` answers False. One that came just before has taken the request out of the ledger itself.
-    begins = request.future.set_running_or_notify_cancel()
-    if begins:
-        request.started_s = now_s
-    else:
+    def _begins(self, request: Request, now_s: float) -> bool:
+        # From here on `cancel` answers False.
+        if request.future.set_running_or_notify_cancel():
+            request.started_s = now_s
+            return True
+        # Cancelled just before. Its sender may still be busy with callbacks, so the request is ended here.
         request.state = State.DONE
         request.free()
-    return begins
+        self._ledger.withdraw(request)
+        return False

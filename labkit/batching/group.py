@@ -7,10 +7,12 @@ from concurrent.futures import Future, InvalidStateError
 from threading import Lock
 from typing import Any
 
+from labkit.batching.future import Cancellable
+
 __all__ = ["Group"]
 
 
-class Group(Future[list[Any]]):
+class Group(Cancellable[list[Any]]):
     """A future over the futures of its rows: the list of answers, or the first row's error.
 
     Rows travel on their own, so a request larger than a batch is split wherever batches end and small ones fill up each
@@ -26,13 +28,6 @@ class Group(Future[list[Any]]):
             row.add_done_callback(self._row_done)
         if not self._rows:
             self.set_result([])
-
-    def cancel(self) -> bool:
-        """Withdraw the rows that still wait."""
-        cancelled = super().cancel()
-        if cancelled:
-            self._withdraw()
-        return cancelled
 
     def _withdraw(self) -> None:
         for row in self._rows:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable
-from concurrent.futures import Future
 from enum import Enum
 from typing import Any
 
+from labkit.batching.future import Cancellable
 from labkit.batching.pool import Slot
 from labkit.records import Outcome, RequestRecord
 
@@ -23,7 +23,7 @@ class State(Enum):
     DONE = 3
 
 
-class Answer(Future[Any]):
+class Answer(Cancellable[Any]):
     """A future that tells the batcher at once when its sender cancels it."""
 
     def __init__(self, request: Request, on_cancel: Callable[[Request], None]) -> None:
@@ -31,14 +31,11 @@ class Answer(Future[Any]):
         self._request: Request | None = request
         self._on_cancel = on_cancel
 
-    def cancel(self) -> bool:
-        """Withdraw the request unless it is running or done; withdrawn work is never executed."""
+    def _withdraw(self) -> None:
         request = self._request
-        cancelled = super().cancel()
-        if cancelled and request is not None:
+        if request is not None:
             self._on_cancel(request)
             self.forget()
-        return cancelled
 
     def forget(self) -> None:
         """Let go of the request, so that a kept answer keeps nothing else alive."""
