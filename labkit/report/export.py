@@ -73,7 +73,10 @@ def export_html(
 
 def _exporter(language: str, page: _Page) -> HTMLExporter:
     tags = {"enabled": True, "remove_cell_tags": {"remove-cell"}, "remove_input_tags": {"hide-input"}}
-    config = Config({"TagRemovePreprocessor": tags, "NbConvertBase": {"display_data_priority": _PRIORITY}})
+    # A cell that prints as it goes is stored as many outputs, which would be shown as many boxes.
+    joined = {"enabled": True}
+    base = {"display_data_priority": _PRIORITY}
+    config = Config({"TagRemovePreprocessor": tags, "CoalesceStreamsPreprocessor": joined, "NbConvertBase": base})
     exporter = HTMLExporter(  # type: ignore[no-untyped-call]
         config=config,
         template_name="labkit",

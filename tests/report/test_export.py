@@ -147,3 +147,12 @@ def test_contents_link_to_every_heading_even_to_twins() -> None:
 def test_a_short_page_needs_no_contents() -> None:
     page = BeautifulSoup(add_outline("<nav></nav><main><h2>One</h2></main>"), "html.parser")
     assert page.select_one("nav").get_text() == ""
+
+
+def test_what_a_cell_prints_bit_by_bit_stands_in_one_box(tmp_path: Path) -> None:
+    streams = [nbformat.v4.new_output("stream", name="stdout", text=f"stage {n}\n") for n in range(3)]
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("run()", outputs=streams)])
+    path = tmp_path / "stages.ipynb"
+    nbformat.write(notebook, path)
+    page = export_html(path).read_text(encoding="utf-8")
+    assert "stage 0\nstage 1\nstage 2" in page
