@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from threading import Thread
 from types import TracebackType
 from typing import Any
 
@@ -38,6 +39,7 @@ from labkit.records import Recorder, StepRecord
 __all__ = ["Batcher", "BatcherSnapshot"]
 
 _SLOTS_PER_ROW = 4
+_LAST_ANSWERS_S = 1.0
 _REMEDY = "Allow more time, lower the load or add a worker."
 
 
@@ -194,14 +196,22 @@ class Batcher:
         return notes
 
     def close(self, *, drain: bool = True, timeout_s: float | None = None) -> None:
-        """Stop; see `Engine.close`. A batch that still runs then is not waited for: its answers are dropped."""
+        """Stop; see `Engine.close`. A batch that still runs then is not waited for: its answers are dropped.
+
+        Called from a callback of a future, it returns at once, and the rest happens in a thread of its own.
+        """
         self._dispatcher.close()
+        if self._ledger.answering_here():
+            # This thread may be the one that the others' answers need.
+            Thread(target=self.close, kwargs={"drain": drain, "timeout_s": timeout_s}, daemon=True).start()
+            return
         finished = drain and self._ledger.wait_empty(timeout_s)
         self._dispatcher.stop()
         self._deadlines.stop()
         if self._stage is not None:
             self._stage.stop()
         self._end(self._ledger.live(), EngineClosed("the batcher was closed", "Submit to an open one."))
+        self._ledger.wait_empty(_LAST_ANSWERS_S)
         for worker in self._workers:
             worker.join(1.0 if finished else 0.05)
 

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import InvalidStateError
+from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass
-from threading import Condition
+from threading import Condition, get_ident
 from typing import Any
 
 from labkit.batching.faults import Failure
@@ -44,8 +46,10 @@ class Ledger:
 
     def __init__(self, recorder: Recorder) -> None:
         self._live: dict[int, Request] = {}
+        # The threads that are answering requests now: those have left `_live`, but their futures may still be pending.
+        self._answering: list[int] = []
         self._recorder = recorder
-        self._empty = Condition()
+        self._settled = Condition()
         self.tally = Tally()
 
     def __len__(self) -> int:
@@ -63,52 +67,72 @@ class Ledger:
     def refuse(self, requests: Sequence[Request], error: Exception) -> None:
         """Write the rows of requests that were never accepted."""
         now_s = time.perf_counter()
-        for _ in requests:
-            self.tally.count("rejected")
+        with self._settled:
+            for _ in requests:
+                self.tally.count("rejected")
         self._recorder.add_requests([request.record("rejected", now_s, str(error)) for request in requests])
 
     def withdraw(self, request: Request) -> bool:
         """End a request that its sender has cancelled; its future says so already."""
-        return bool(self._claim([request], ["cancelled"], [""]))
+        with self._claimed([request], ["cancelled"], [""]) as claimed:
+            return bool(claimed)
 
     def answer(self, requests: Sequence[Request], outputs: Sequence[Any]) -> None:
         """Resolve each request with its output; a `Failure` or an exception among the outputs fails that one."""
         errors = [_error(output) for output in outputs]
         outcomes: list[Outcome] = [_outcome(error) for error in errors]
-        claimed = self._claim(requests, outcomes, [str(error) if error else "" for error in errors])
-        for request, output, error in zip(requests, outputs, errors, strict=True):
-            if request.number in claimed:
-                _deliver(request.future, output, error)
+        with self._claimed(requests, outcomes, [str(error) if error else "" for error in errors]) as claimed:
+            for request, output, error in zip(requests, outputs, errors, strict=True):
+                if request.number in claimed:
+                    _deliver(request.future, output, error)
 
     def fail(self, requests: Sequence[Request], error: Exception) -> None:
-        """Resolve all of `requests` with `error`."""
-        self.answer(requests, [Failure(error)] * len(requests))
+        """Resolve each of `requests` with a copy of `error`: one that several threads raise mixes their traces."""
+        self.answer(requests, [Failure(_copy(error)) for _ in requests])
 
-    def _claim(self, requests: Sequence[Request], outcomes: Sequence[Outcome], errors: Sequence[str]) -> set[int]:
-        finished_s = time.perf_counter()
+    @contextmanager
+    def _claimed(
+        self, requests: Sequence[Request], outcomes: Sequence[Outcome], errors: Sequence[str]
+    ) -> Iterator[set[int]]:
+        """Take `requests` out, as far as nobody else has; inside, their futures are resolved."""
+        finished_s, me = time.perf_counter(), get_ident()
         rows: list[RequestRecord] = []
-        for request, outcome, error in zip(requests, outcomes, errors, strict=True):
-            # One atomic step decides who ends this request, whichever threads want to.
-            if self._live.pop(request.number, None) is not None:
-                rows.append(request.record(outcome, finished_s, error))
-                self.tally.count(outcome)
+        with self._settled:
+            for request, outcome, error in zip(requests, outcomes, errors, strict=True):
+                if self._live.pop(request.number, None) is not None:
+                    rows.append(request.record(outcome, finished_s, error))
+                    self.tally.count(outcome)
+            self._answering.append(me)
         # Rows come before futures: whoever sees an answer finds its row.
         self._recorder.add_requests(rows)
-        if not self._live:
-            with self._empty:
-                self._empty.notify_all()
-        return {row.request for row in rows}
+        try:
+            yield {row.request for row in rows}
+        finally:
+            with self._settled:
+                self._answering.remove(me)
+                if not self._live and not self._answering:
+                    self._settled.notify_all()
+
+    def answering_here(self) -> bool:
+        """Whether the calling thread is answering a request now: then a callback has called."""
+        return get_ident() in self._answering
 
     def wait_empty(self, timeout_s: float | None) -> bool:
         """Wait until every request has its answer; say whether that came true within `timeout_s`."""
-        with self._empty:
-            return self._empty.wait_for(lambda: not self._live, timeout_s)
+        with self._settled:
+            return self._settled.wait_for(lambda: not self._live and not self._answering, timeout_s)
 
 
 def _error(output: Any) -> Exception | None:
     if isinstance(output, Failure):
         return output.error
     return output if isinstance(output, Exception) else None
+
+
+def _copy(error: Exception) -> Exception:
+    twin = copy(error)
+    twin.__cause__ = error.__cause__
+    return twin
 
 
 def _outcome(error: Exception | None) -> Outcome:
