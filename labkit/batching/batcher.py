@@ -99,7 +99,7 @@ class Batcher:
         self._numbers, self._prepared = itertools.count(), itertools.count()
         self._replaced = 0
         self._ledger = Ledger(self.records)
-        self._dispatcher = Dispatcher(limits, policy or Greedy(), self._ledger)
+        self._dispatcher = Dispatcher(limits, Greedy() if policy is None else policy, self._ledger)
         self._execution = Execution(self._dispatcher, self._ledger, self.records)
         self._deadlines = Deadlines(self._expire, name)
         runners = place(model, device, instances)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from threading import Condition, Lock
 from typing import Any
@@ -16,7 +16,7 @@ from typing import Any
 from labkit.batching.learned import Learned
 from labkit.batching.ledger import Ledger
 from labkit.batching.limits import Admission, Limits
-from labkit.batching.policy import Greedy, Observer, Policy, Run, View
+from labkit.batching.policy import Decision, Greedy, Observer, Policy, Run, View, WaitUntil
 from labkit.batching.queue import Bucket, Queue
 from labkit.batching.request import Request, State
 from labkit.errors import EngineClosed, require
@@ -26,6 +26,8 @@ __all__ = ["Dispatcher", "Turn"]
 _log = logging.getLogger(__name__)
 
 _SHORTEST_WAIT_S = 0.0005
+# Longer waits overflow the clock of some systems; asking again once an hour costs nothing.
+_LONGEST_WAIT_S = 3600.0
 _UNKNOWN_SERVICE_S = 0.05
 
 
@@ -56,7 +58,7 @@ class Dispatcher:
 
     def _adopt(self, policy: Policy) -> None:
         self.policy = policy
-        self.observe = policy.observe if isinstance(policy, Observer) else None
+        self._observe = policy.observe if isinstance(policy, Observer) else None
 
     @property
     def waiting(self) -> int:
@@ -117,7 +119,10 @@ class Dispatcher:
         require(not unknown, f"{unknown} are no limits of a batcher", f"Known: {list(Limits.__dataclass_fields__)}.")
         with self._lock:
             self.limits = replace(self.limits, **limits)
-            self._adopt(policy or self.policy)
+            # One that is being closed has its last policy: nothing may hold up what is left.
+            if policy is not None and self.open:
+                self._adopt(policy)
+                self.policy_error = ""
             self._wake.notify_all()
 
     def close(self) -> None:
@@ -153,7 +158,7 @@ class Dispatcher:
         self._idle += 1
         try:
             # A policy that waits until a time in the past must not turn this into a busy loop.
-            self._wake.wait(None if math.isinf(seconds) else max(seconds, _SHORTEST_WAIT_S))
+            self._wake.wait(min(max(seconds, _SHORTEST_WAIT_S), _LONGEST_WAIT_S))
         finally:
             self._idle -= 1
 
@@ -164,19 +169,39 @@ class Dispatcher:
             view = self._view(bucket, now_s)
             decision = self._asked(view)
             if isinstance(decision, Run):
-                return bucket, max(1, min(decision.rows, view.cap)), now_s
+                return bucket, decision.rows, now_s
             wake_s = min(wake_s, decision.at_s)
         return None, 0, wake_s
 
-    def _asked(self, view: View) -> Any:
+    def _asked(self, view: View) -> Decision:
         try:
-            return self.policy.decide(view)
-        except Exception as error:
-            # A policy is the user's code. Its fault must not cost anybody an answer.
-            if not self.policy_error:
-                _log.exception("%r raised; its batches are formed greedily", self.policy)
-            self.policy_error = f"{type(error).__name__}: {error}"
+            return _sound(self.policy.decide(view), view)
+        except BaseException as error:
+            self._blame(error)
             return Greedy().decide(view)
+
+    def _blame(self, error: BaseException) -> None:
+        # A policy is the user's code. Its fault must not cost anybody an answer.
+        if not self.policy_error:
+            _log.error("%r raised; where it does, batches are formed greedily", self.policy, exc_info=error)
+        self.policy_error = f"{type(error).__name__}: {error}"
+
+    def learn(self, key: Hashable, rows: int, size: int, seconds: float) -> None:
+        """Note that a batch of `rows`, padded to `size`, took `seconds`."""
+        with self._lock:
+            lesson = self.learned.of(key)
+            lesson.service.observe(size, seconds)
+            lesson.memory.succeeded(size)
+            try:
+                if self._observe is not None:
+                    self._observe(rows, seconds)
+            except BaseException as error:
+                self._blame(error)
+
+    def out_of_memory(self, key: Hashable, rows: int) -> None:
+        """Note that a batch of `rows` did not fit into memory."""
+        with self._lock:
+            self.learned.of(key).memory.exceeded(rows)
 
     def _view(self, bucket: Bucket, now_s: float) -> View:
         lesson = self.learned.of(bucket.key)
@@ -208,3 +233,12 @@ class Dispatcher:
         request.free()
         self._ledger.withdraw(request)
         return False
+
+
+def _sound(decision: Any, view: View) -> Decision:
+    """What the policy decided, within the bounds of the batch; raises if it is no decision."""
+    if isinstance(decision, Run):
+        return Run(max(1, min(int(decision.rows), view.cap)))
+    if isinstance(decision, WaitUntil) and not math.isnan(decision.at_s):
+        return decision
+    raise TypeError(f"decide answered {decision!r}; it must be Run(rows) or WaitUntil(at_s)")

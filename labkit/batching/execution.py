@@ -9,7 +9,6 @@ from typing import Any
 
 from labkit.batching.dispatcher import Dispatcher
 from labkit.batching.faults import is_out_of_memory, run_apart
-from labkit.batching.learned import Lesson
 from labkit.batching.ledger import Ledger
 from labkit.batching.request import Request, State
 from labkit.batching.runner import Executed
@@ -30,12 +29,12 @@ class Execution:
 
     def run(self, worker: Worker, requests: Sequence[Request]) -> None:
         """Answer every request of a batch, with its output or with its own error."""
-        lesson = self._dispatcher.learned.of(requests[0].key)
+        key = requests[0].key
         parts = run_apart(
             requests,
-            lambda part: self._step(worker, part, lesson),
+            lambda part: self._step(worker, part),
             isolate=self._dispatcher.limits.isolate,
-            on_out_of_memory=lesson.memory.exceeded,
+            on_out_of_memory=lambda rows: self._dispatcher.out_of_memory(key, rows),
         )
         for part, outputs in parts:
             self._ledger.answer(part, outputs)
@@ -43,11 +42,11 @@ class Execution:
                 request.state = State.DONE
                 request.free()
 
-    def _step(self, worker: Worker, requests: Sequence[Request], lesson: Lesson) -> list[Any]:
+    def _step(self, worker: Worker, requests: Sequence[Request]) -> list[Any]:
         size = self._dispatcher.limits.size_for(len(requests))
         step, begun_s = next(self._steps), time.perf_counter()
         for request in requests:
-            request.step = step
+            request.step, request.started_s = step, begun_s
         try:
             executed = worker.runner.run(requests, size)
         except Exception as error:
@@ -55,15 +54,8 @@ class Execution:
             self._record(worker, requests, size, step, begun_s, outcome, Executed([], 0.0, 0))
             raise
         duration_s = self._record(worker, requests, size, step, begun_s, "ok", executed)
-        self._learn(lesson, len(requests), size, duration_s)
+        self._dispatcher.learn(requests[0].key, len(requests), size, duration_s)
         return executed.outputs
-
-    def _learn(self, lesson: Lesson, rows: int, size: int, duration_s: float) -> None:
-        lesson.service.observe(size, duration_s)
-        lesson.memory.succeeded(size)
-        observe = self._dispatcher.observe
-        if observe is not None:
-            observe(rows, duration_s)
 
     def _record(
         self,

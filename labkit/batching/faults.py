@@ -120,9 +120,8 @@ class MemoryCap:
 
     def within(self, rows: int) -> int:
         """The cap, where `rows` is what the settings allow."""
-        if self._limit is not None and self._limit >= rows:
-            self._limit = None
-        return rows if self._limit is None else self._limit
+        limit = self._limit
+        return rows if limit is None else min(limit, rows)
 
     def exceeded(self, rows: int) -> None:
         """Learn that `rows` did not fit."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 
@@ -23,19 +22,18 @@ class Lesson:
 
 
 class Learned:
-    """Lessons by bucket key; of the keys not used for longest, those beyond 256 are forgotten."""
+    """Lessons by bucket key; of the keys not used for longest, those beyond 256 are forgotten. Its owner locks it."""
 
     def __init__(self) -> None:
-        self._lessons: OrderedDict[Hashable, Lesson] = OrderedDict()
+        self._lessons: dict[Hashable, Lesson] = {}
 
     def of(self, key: Hashable) -> Lesson:
         """The lesson of `key`, empty at first."""
-        lesson = self._lessons.get(key)
-        if lesson is None:
-            lesson = self._lessons[key] = Lesson()
-            if len(self._lessons) > _MAX_KEYS:
-                self._lessons.popitem(last=False)
-        self._lessons.move_to_end(key)
+        lesson = self._lessons.pop(key, None) or Lesson()
+        # A dict keeps the order of insertion: the key that was used last stands last.
+        self._lessons[key] = lesson
+        if len(self._lessons) > _MAX_KEYS:
+            del self._lessons[next(iter(self._lessons))]
         return lesson
 
     def lowered(self, max_rows: int) -> dict[Hashable, int]:
