@@ -23,7 +23,7 @@ from labkit.batching.deadlines import Deadlines
 from labkit.batching.dispatcher import Dispatcher
 from labkit.batching.execution import Execution
 from labkit.batching.group import Group
-from labkit.batching.intake import Intake
+from labkit.batching.intake import Intake, explained
 from labkit.batching.ledger import Ledger
 from labkit.batching.limits import Limits
 from labkit.batching.placement import place
@@ -151,10 +151,12 @@ class Batcher:
         powers = {2**n for n in range(limits.cap_rows.bit_length())}
         for size in sizes or limits.sizes or sorted(powers | {limits.cap_rows}):
             request = self._request(payload, None, None, 0)
-            self._intake.make(request)
-            for worker in self._workers:
-                worker.runner.warmup(request, size)
-            request.free()
+            try:
+                self._intake.make(request)
+                for worker in self._workers:
+                    worker.runner.warmup(request, size)
+            finally:
+                request.free()
 
     def configure(self, *, policy: Policy | None = None, **limits: Any) -> None:
         """Change the policy or any field of `Limits` while it runs; what is queued stays queued.
@@ -244,29 +246,38 @@ class Batcher:
         except QueueFull as error:
             self._ledger.refuse(requests, error)
             raise
-        for request in requests:
-            if request.deadline_s < math.inf:
-                self._deadlines.watch(request)
-            if self._stage is not None:
-                self._stage.put(request)
-            else:
-                self._make_ready(request)
+        try:
+            for request in requests:
+                if request.deadline_s < math.inf:
+                    self._deadlines.watch(request)
+                if self._stage is not None:
+                    self._stage.put(request)
+                else:
+                    self._make_ready(request)
+        except BaseException:
+            # Ctrl-C, say. The sender never gets the future, so nothing may stay behind.
+            self._end(requests, EngineClosed("submitting was interrupted", "Submit again."))
+            raise
 
-    def _make_ready(self, request: Request) -> None:
+    def _make_ready(self, request: Request) -> bool:
         try:
             self._intake.make(request)
-        except Exception as error:
-            self._end([request], error)
-            return
-        for worker in self._workers:
-            worker.runner.staged(request)
-        if not self._dispatcher.push(request):
+            for worker in self._workers:
+                worker.runner.staged(request)
+            if not self._dispatcher.push(request):
+                request.free()
+        except BaseException as error:
             request.free()
+            self._end([request], explained(error))
+            if not isinstance(error, Exception):
+                raise
+            return False
+        return True
 
     def _prepare(self, request: Request) -> None:
         """One item of the preparing stage, with its row in the records."""
         begun_s = time.perf_counter()
-        self._make_ready(request)
+        made = self._make_ready(request)
         step = StepRecord(
             step=next(self._prepared),
             stage="prepare",
@@ -276,7 +287,7 @@ class Batcher:
             finished_s=time.perf_counter(),
             rows=1,
             cap=1,
-            outcome="failed" if math.isnan(request.ready_s) else "ok",
+            outcome="ok" if made else "failed",
         )
         self.records.add_steps([step])
 

@@ -109,7 +109,8 @@ class Dispatcher:
             self._queue.discard(request)
             request.state = State.DONE
             self._admission.leave(request)
-        # One that is being prepared is still written to; `push` will find it withdrawn.
+        # One that is being prepared is still written to; `push` will find it withdrawn. Its payload is not needed.
+        request.payload = None
         if queued:
             request.free()
 

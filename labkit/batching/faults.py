@@ -10,15 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from traceback import clear_frames
 from typing import Any, TypeVar
 
 import torch
 
 from labkit.errors import ModelFailed, OutOfMemory
 
-__all__ = ["Failure", "MemoryCap", "is_out_of_memory", "run_apart"]
+__all__ = ["Failure", "MemoryCap", "detached", "is_out_of_memory", "run_apart"]
 
 Item = TypeVar("Item")
+Fault = TypeVar("Fault", bound=BaseException)
 
 _CPU_MARKS = ("not enough memory", "can't allocate memory", "cannot allocate memory", "out of memory")
 
@@ -81,7 +83,8 @@ def _attempt(
             on_out_of_memory(len(items))
         if len(items) > 1 and (short or isolate):
             return None
-        return [Failure(_explained(error, len(items)))] * len(items)
+        detached(error)
+        return [Failure(_explained(error, len(items))) for _ in items]
 
 
 def _explained(error: Exception, rows: int) -> Exception:
@@ -95,8 +98,27 @@ def _explained(error: Exception, rows: int) -> Exception:
             f"the model raised {type(error).__name__} for a batch of {rows}: {_line(error)}",
             "The cause is attached; other requests are not affected.",
         )
-    told.__cause__ = error.with_traceback(None)
+    told.__cause__ = error
     return told
+
+
+def detached(error: Fault) -> Fault:
+    """Let an exception that was just caught keep nothing alive: it still says where it was raised, not with what.
+
+    Its traceback holds the frames that it came through, and those hold tensors, payloads and requests.
+    """
+    if error.__traceback__ is not None:
+        # The first frame is the one that caught it. It still runs and cannot be emptied, so it is left out.
+        error.__traceback__ = error.__traceback__.tb_next
+    chain: list[BaseException | None] = [error]
+    seen: set[int] = set()
+    while chain:
+        link = chain.pop()
+        if link is not None and id(link) not in seen:
+            seen.add(id(link))
+            clear_frames(link.__traceback__)
+            chain += [link.__cause__, link.__context__]
+    return error
 
 
 def _line(error: Exception) -> str:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
+from functools import partial
 from typing import Any
 
 import torch
 
 from labkit.batching.collate import Lengths, default_key
+from labkit.batching.faults import detached
 from labkit.batching.pool import StagingPool
-from labkit.batching.request import Request
+from labkit.batching.request import Request, State
 from labkit.engine import Prepare
-from labkit.errors import EngineError, PrepareFailed, SettingError
+from labkit.errors import EngineError, PrepareFailed, SettingError, require
 
-__all__ = ["Intake"]
+__all__ = ["Intake", "explained"]
 
 
 class Intake:
@@ -39,31 +41,44 @@ class Intake:
         self._prepare = prepare
         # Asked once: a protocol check costs more than everything else that happens to a small request here.
         self._into = prepare.into if isinstance(prepare, Prepare) else None
+        require(
+            self._into is None or pad is None,
+            "pad is given, but prepare writes its rows into staging memory itself (it has `into`)",
+            "Let `into` pad its rows, or wrap it in a plain function.",
+        )
         self._pad = pad
         self._key = key or default_key
         self._cost = cost
 
     def make(self, request: Request) -> None:
-        """Give `request` its row; raises `PrepareFailed` with the cause, and then holds nothing for it."""
-        try:
-            request.row = self._row(request)
-            request.key = self._key(request.row)
-            if self._cost is not None:
-                request.cost = self._checked(self._cost(request.row))
-            request.payload = None
-        except Exception as error:
-            request.free()
-            raise explained(error) from error
+        """Give `request` its row, unless it is withdrawn; raises what the user's functions raise."""
+        payload = request.payload
+        # In this order: who withdraws a request first says so and then takes its payload away.
+        if request.state is State.DONE:
+            return
+        request.row = self._row(request, payload)
+        request.key = self._key(request.row)
+        hash(request.key)
+        if self._cost is not None:
+            request.cost = self._checked(self._cost(request.row))
+        request.payload = None
 
-    def _row(self, request: Request) -> Any:
+    def _row(self, request: Request, payload: Any) -> Any:
         if self._into is not None:
-            row = self._into(request.payload, lambda *place: self._place(request, *place))
-            if request.slot is not None and row is not request.slot.tensor:
-                request.slot.release()
-                request.slot = None
-            return row
-        row = self._prepare(request.payload) if self._prepare else request.payload
+            return self._at_its_place(request, self._into(payload, partial(self._place, request)))
+        row = self._prepare(payload) if self._prepare else payload
         return self._padded(request, torch.as_tensor(row)) if self._pad else row
+
+    def _at_its_place(self, request: Request, row: Any) -> Any:
+        slot = request.slot
+        if slot is None or row is slot.tensor:
+            return row
+        # Another tensor. As a view of the slot it would be overwritten when the slot is used again.
+        own = row.clone()
+        request.copied_bytes = own.nbytes
+        request.slot = None
+        slot.release()
+        return own
 
     def _place(
         self, request: Request, shape: tuple[int, ...], dtype: torch.dtype, real_units: int | None = None
@@ -92,8 +107,9 @@ class Intake:
         )
 
 
-def explained(error: Exception) -> EngineError:
+def explained(error: BaseException) -> EngineError:
     """What the sender of a payload that could not be prepared is told."""
+    detached(error)
     if isinstance(error, EngineError):
         return error
     told = PrepareFailed(

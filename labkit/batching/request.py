@@ -50,6 +50,7 @@ class Request:
     """
 
     __slots__ = (
+        "__weakref__",
         "arrived_s",
         "computed_units",
         "copied_bytes",

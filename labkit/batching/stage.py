@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from threading import Condition, Thread
 
 from labkit.batching.request import Request, State
 
 __all__ = ["PrepareStage"]
 
+_log = logging.getLogger(__name__)
+
+_SWEEP_AT = 1024
+
 
 class PrepareStage:
     """`threads` threads that call `work(request)` in order of rank.
 
-    `work` must not raise: what goes wrong for one request is answered through that request.
+    What goes wrong for one request is answered through that request, by `work`.
     """
 
     def __init__(self, work: Callable[[Request], None], threads: int, name: str) -> None:
@@ -22,6 +27,7 @@ class PrepareStage:
         self._waiting: list[tuple[float, int, Request]] = []
         self._wake = Condition()
         self._stopped = False
+        self._sweep_at = _SWEEP_AT
         self._threads = [Thread(target=self._loop, name=f"{name}-prepare-{n}", daemon=True) for n in range(threads)]
         for thread in self._threads:
             thread.start()
@@ -29,8 +35,18 @@ class PrepareStage:
     def put(self, request: Request) -> None:
         """Let `request` be prepared; returns at once."""
         with self._wake:
+            if self._stopped:
+                return
             heappush(self._waiting, (request.rank_s, request.number, request))
+            if len(self._waiting) > self._sweep_at:
+                self._sweep()
             self._wake.notify()
+
+    def _sweep(self) -> None:
+        # Behind one slow item, those that were cancelled would pile up here.
+        self._waiting = [entry for entry in self._waiting if entry[2].state is not State.DONE]
+        heapify(self._waiting)
+        self._sweep_at = max(_SWEEP_AT, 2 * len(self._waiting))
 
     def stop(self) -> None:
         """Prepare nothing more."""
@@ -46,7 +62,13 @@ class PrepareStage:
 
     def _loop(self) -> None:
         while (request := self._next()) is not None:
-            self._work(request)
+            try:
+                self._work(request)
+            except BaseException:
+                # The request has its answer. SystemExit in the user's code must not end the preparing of all others.
+                _log.exception("preprocessing wanted to end its thread")
+            # While it waits for the next, this thread keeps no answer alive.
+            del request
 
     def _next(self) -> Request | None:
         with self._wake:

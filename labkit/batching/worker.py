@@ -51,7 +51,8 @@ class Worker:
                 if batch:
                     self.batch = batch
                     self._execute(self, batch)
-                    self.batch = ()
+                # While it waits for the next, this thread keeps no answer alive.
+                self.batch = batch = ()
         except BaseException as error:
             _log.exception("%s died", self._name)
             self._lost(self, error)
