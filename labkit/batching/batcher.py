@@ -297,7 +297,7 @@ class Batcher:
             return None
         for request in turn.hopeless:
             request.free()
-            self._ledger.fail([request], _late(request, "cannot be met any more, not even by a batch of one"))
+            self._ledger.fail([request], _late(request, "has passed or cannot be met any more by a batch of one"))
         return turn.batch
 
     def _end(self, requests: Sequence[Request], error: Exception) -> None:
@@ -319,7 +319,7 @@ class Batcher:
         for request in batch:
             request.state = State.DONE
             request.free()
-        if self._dispatcher.open:
+        if self._dispatcher.running:
             self._replaced += 1
             worker.start()
 

@@ -61,6 +61,11 @@ class Dispatcher:
         self._observe = policy.observe if isinstance(policy, Observer) else None
 
     @property
+    def running(self) -> bool:
+        """Whether workers are still wanted: while it is open, and then until it is stopped."""
+        return not self._stopped
+
+    @property
     def waiting(self) -> int:
         """Requests that were let in and have not begun, those in preprocessing included."""
         return self._admission.rows
@@ -219,7 +224,7 @@ class Dispatcher:
 
     def _take(self, bucket: Bucket, rows: int, now_s: float) -> Turn:
         too_late_s = now_s + self.learned.of(bucket.key).service.low_s(1)
-        taken, hopeless = self._queue.take(bucket, rows, self.limits.max_cost, too_late_s)
+        taken, hopeless = self._queue.take(bucket, rows, self.limits.max_cost, now_s, too_late_s)
         for request in (*taken, *hopeless):
             self._admission.leave(request)
         return Turn([request for request in taken if self._begins(request, now_s)], hopeless)

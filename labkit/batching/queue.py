@@ -96,11 +96,12 @@ class Bucket:
         head = self._deadlines.head()
         return head.deadline_s if head else math.inf
 
-    def take(self, rows: int, max_cost: float, too_late_s: float) -> Taken:
+    def take(self, rows: int, max_cost: float, now_s: float, too_late_s: float) -> Taken:
         """Take up to `rows` requests in order of rank, within `max_cost`; return them and the hopeless ones.
 
         Hopeless is what has its deadline before `too_late_s`. It makes room for those that can still be answered in
         time; if there is none of those, the hopeless are run after all: an estimate alone must not stop the service.
+        What has passed its deadline by `now_s` is never run.
         """
         taken: list[Request] = []
         hopeless: list[Request] = []
@@ -112,9 +113,11 @@ class Bucket:
             self.drop(head, State.RUNNING)
             (hopeless if late else taken).append(head)
             budget -= 0.0 if late else head.cost
-        return (taken, hopeless) if taken else self._run_after_all(hopeless, rows, max_cost)
+        return (taken, hopeless) if taken else self._run_after_all(hopeless, rows, max_cost, now_s)
 
-    def _run_after_all(self, late: list[Request], rows: int, max_cost: float) -> Taken:
+    def _run_after_all(self, late: list[Request], rows: int, max_cost: float, now_s: float) -> Taken:
+        expired = [request for request in late if request.deadline_s <= now_s]
+        late = [request for request in late if request.deadline_s > now_s]
         chosen: list[Request] = []
         for request in late:
             max_cost -= request.cost
@@ -123,7 +126,7 @@ class Bucket:
             chosen.append(request)
         for request in late[len(chosen) :]:
             self.push(request)
-        return chosen, []
+        return chosen, expired
 
 
 class Queue:
@@ -148,10 +151,17 @@ class Queue:
             bucket.drop(request, State.DONE)
             self._settle(bucket, 1)
 
-    def take(self, bucket: Bucket, rows: int, max_cost: float = math.inf, too_late_s: float = -math.inf) -> Taken:
+    def take(
+        self,
+        bucket: Bucket,
+        rows: int,
+        max_cost: float = math.inf,
+        now_s: float = -math.inf,
+        too_late_s: float = -math.inf,
+    ) -> Taken:
         """See `Bucket.take`."""
         before = bucket.rows
-        taken = bucket.take(rows, max_cost, too_late_s)
+        taken = bucket.take(rows, max_cost, now_s, too_late_s)
         self._settle(bucket, before - bucket.rows)
         return taken
 

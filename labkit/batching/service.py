@@ -81,7 +81,10 @@ class ServiceModel:
         A size counts from its third batch on: the first of a size is often slow, and slow is no lower bound.
         """
         known = ((size, seen) for size, seen in self._sizes.items() if seen.count >= _MIN_SEEN)
-        return max((seen.fastest_s * min(1.0, rows / size) for size, seen in known), default=0.0)
+        least_s = max((seen.fastest_s * min(1.0, rows / size) for size, seen in known), default=0.0)
+        # Where sizes contradict one another (one was seen only while the machine was busy), the faster is right.
+        proven_s = (seen.fastest_s * max(1.0, rows / size) for size, seen in self._sizes.items())
+        return min(least_s, *proven_s) if least_s else 0.0
 
     def high_s(self, rows: int) -> float:
         """Seconds that a batch of `rows` takes at most, nine times out of ten (infinite if nothing is known)."""
