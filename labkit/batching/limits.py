@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -40,12 +41,21 @@ class Limits:
         for name in ("max_cost", "max_queue_bytes", "timeout_s"):
             value = getattr(self, name)
             require(value > 0, f"{name} is {value}; it must be positive", "Leave it out for no limit.")
-        require(self.ageing_s >= 0, f"ageing_s is {self.ageing_s}; it must not be negative", "Give seconds per level.")
+        require(
+            0 <= self.ageing_s < math.inf,
+            f"ageing_s is {self.ageing_s}; it must be finite and not negative",
+            "Give seconds per level; a large number makes priorities strict.",
+        )
         require(
             list(self.sizes) == sorted(set(self.sizes)) and all(size >= 1 for size in self.sizes),
             f"sizes is {self.sizes}; it must be rising and positive",
             "Give for example sizes=(1, 4, 16).",
         )
+        if self.max_queue < self.cap_rows:
+            warnings.warn(
+                f"max_queue is {self.max_queue}, so no batch reaches {self.cap_rows} rows; raise max_queue",
+                stacklevel=4,
+            )
 
     @property
     def cap_rows(self) -> int:

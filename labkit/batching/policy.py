@@ -131,6 +131,7 @@ class FixedSize:
 
     def __post_init__(self) -> None:
         require(self.rows >= 1, f"rows is {self.rows}; it must be at least 1", "Give the batch size.")
+        MaxWait(self.max_wait_ms)
 
     def decide(self, view: View) -> Decision:
         """Run `rows` when there are so many, the rest when it has waited too long."""
@@ -156,6 +157,7 @@ class PreferredSizes:
             f"sizes is {self.sizes}; it needs at least one size, each 1 or more",
             "Give for example sizes=(4, 8).",
         )
+        MaxWait(self.wait_ms)
 
     def decide(self, view: View) -> Decision:
         """Run the largest size reached; without one, wait and then run what is there."""
@@ -201,6 +203,7 @@ class Deferral:
 
     def __post_init__(self) -> None:
         require(self.slo_ms > 0, f"slo_ms is {self.slo_ms}; it must be positive", "Give the latency goal.")
+        require(self.margin_ms >= 0, f"margin_ms is {self.margin_ms}; it must not be negative", "Give milliseconds.")
 
     def decide(self, view: View) -> Decision:
         """Run when full, or when the slowest likely batch would otherwise miss the goal."""
