@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 
@@ -68,7 +69,8 @@ class CudaRunner:
         self._upload_early = upload_early
         self._compute = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
         self._copy = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
-        self._mirrors: dict[StagingRing, torch.Tensor] = {}
+        # Weak, so that a shape which has not come for long does not keep its mirror.
+        self._mirrors: WeakKeyDictionary[StagingRing, torch.Tensor] = WeakKeyDictionary()
 
     def staged(self, request: Request) -> None:
         """Start copying a large row to its place in the mirror."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
+from itertools import chain
 from typing import Any
 
 import torch
@@ -30,8 +31,9 @@ def place(model: Callable[[Any], Any], device: str | Sequence[str], instances: i
 def _on(model: Callable[[Any], Any], device: str) -> Callable[[Any], Any]:
     if not isinstance(model, torch.nn.Module):
         return model
-    here = {parameter.device.type for parameter in model.parameters()} or {device}
-    if here == {torch.device(device).type}:
+    # An empty tensor says what "cuda" stands for: the same type of device may be another one.
+    wanted = torch.empty(0, device=device).device
+    if all(tensor.device == wanted for tensor in chain(model.parameters(), model.buffers())):
         return model
     return copy.deepcopy(model).to(device)
 

@@ -77,8 +77,9 @@ def keep(output: Any, batch: Any) -> Any:
     """Make an output the receiver's own: on the CPU, and no view of the staging memory that the batch stands in."""
     if isinstance(output, dict):
         return {name: keep(value, batch) for name, value in output.items()}
-    if type(output) in (tuple, list):
-        return type(output)(keep(part, batch) for part in output)
+    if isinstance(output, (tuple, list)):
+        parts = [keep(part, batch) for part in output]
+        return tuple(parts) if isinstance(output, tuple) else parts
     if isinstance(output, torch.Tensor):
         return output.clone() if _shares(output, batch) else output.cpu()
     if isinstance(output, np.ndarray) and isinstance(batch, torch.Tensor) and batch.device.type == "cpu":
