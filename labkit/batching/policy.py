@@ -178,6 +178,9 @@ class AIMD:
         self.backoff = backoff
         self.limit = 1.0
 
+    def __repr__(self) -> str:
+        return f"AIMD(slo_ms={self.slo_ms:g}, limit={self.limit:.1f})"
+
     def decide(self, view: View) -> Decision:
         """Run what is queued, up to the limit found so far."""
         return Run(min(view.rows, view.cap, int(self.limit)))

@@ -9,6 +9,7 @@ from labkit.measure.metrics import DEFINITIONS, DEFINITIONS_VERSION, Definition,
 from labkit.measure.provenance import Provenance, collect
 from labkit.measure.run import Run
 from labkit.measure.simulate import Simulated, simulate
+from labkit.measure.simulate_policy import simulate_policy
 from labkit.measure.statistics import Interval, Percentile, accept, bootstrap, minimum_samples, percentile
 from labkit.measure.store import ResultRow, Store
 from labkit.measure.summarise import summarise
@@ -53,5 +54,6 @@ __all__ = [
     "repeat",
     "saturation_rate",
     "simulate",
+    "simulate_policy",
     "summarise",
 ]
