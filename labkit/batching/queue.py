@@ -124,6 +124,8 @@ class Bucket:
             if len(chosen) == rows or (max_cost < 0 and chosen):
                 break
             chosen.append(request)
+        # Their old entries must be gone before they come back, or each would stand there twice.
+        self._sweep()
         for request in late[len(chosen) :]:
             self.push(request)
         return chosen, expired
