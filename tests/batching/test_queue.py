@@ -1,0 +1,205 @@
+"""The queue against a list that is sorted anew for every question."""
+
+import math
+from dataclasses import dataclass
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from labkit.batching.queue import Queue
+from labkit.batching.request import Request, State
+
+AGEING_S = 4.0
+
+
+def make(number, arrived_s, *, priority=0, cost=1.0, deadline_s=math.inf, key="a", ageing_s=AGEING_S):
+    request = Request(
+        number,
+        None,
+        arrived_s=arrived_s,
+        intended_s=None,
+        deadline_s=deadline_s,
+        priority=priority,
+        ageing_s=ageing_s,
+        on_cancel=lambda _: None,
+    )
+    request.key, request.cost = key, cost
+    return request
+
+
+@dataclass(frozen=True)
+class Push:
+    arrived_s: int
+    priority: int
+    cost: float
+    deadline_s: float
+    key: str
+
+
+@dataclass(frozen=True)
+class Discard:
+    which: int
+
+
+@dataclass(frozen=True)
+class Take:
+    which: int
+    rows: int
+    max_cost: float
+    now_s: float
+    lowest_s: float
+
+
+pushes = st.builds(
+    Push,
+    st.integers(0, 40),
+    st.integers(0, 3),
+    st.sampled_from([0.5, 1.0, 2.0, 5.0]),
+    st.sampled_from([math.inf, math.inf, 10.0, 20.0, 30.0]),
+    st.sampled_from("abc"),
+)
+takes = st.builds(
+    Take,
+    st.integers(0, 2),
+    st.integers(1, 6),
+    st.sampled_from([math.inf, 1.0, 3.0, 6.0]),
+    st.sampled_from([0.0, 10.0, 20.0, 35.0]),
+    st.sampled_from([0.0, 5.0]),
+)
+
+
+def in_order(waiting):
+    return sorted(waiting, key=lambda one: (one.arrived_s + one.priority * AGEING_S, one.number))
+
+
+def expected_take(waiting, step):
+    """Brute force of the documented rule: what runs, what is answered as too late, what goes on waiting."""
+    too_late_s = step.now_s + step.lowest_s
+    taken, late, budget = [], [], step.max_cost
+    for one in in_order(waiting):
+        if len(taken) == step.rows:
+            break
+        if one.deadline_s < too_late_s:
+            late.append(one)
+        elif one.cost > budget and taken:
+            break
+        else:
+            taken.append(one)
+            budget -= one.cost
+    if taken:
+        return taken, late
+    expired = [one for one in late if one.deadline_s <= step.now_s]
+    budget = step.max_cost
+    for one in late:
+        if one not in expired:
+            if len(taken) == step.rows or (taken and one.cost > budget):
+                break
+            taken.append(one)
+            budget -= one.cost
+    return taken, expired
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.lists(st.one_of(pushes, pushes, st.builds(Discard, st.integers(0, 99)), takes), max_size=60))
+def test_any_history_of_pushes_withdrawals_and_batches_agrees_with_a_sorted_list(history):
+    queue, waiting = Queue(), []
+    for number, step in enumerate(history):
+        if isinstance(step, Push):
+            request = make(
+                number,
+                float(step.arrived_s),
+                priority=step.priority,
+                cost=step.cost,
+                deadline_s=step.deadline_s,
+                key=step.key,
+            )
+            queue.push(request)
+            waiting.append(request)
+        elif isinstance(step, Discard) and waiting:
+            request = waiting.pop(step.which % len(waiting))
+            queue.discard(request)
+            queue.discard(request)
+            assert request.state is State.DONE
+        elif isinstance(step, Take) and waiting:
+            buckets = list(queue.by_urgency())
+            bucket = buckets[step.which % len(buckets)]
+            mine = [one for one in waiting if one.key == bucket.key]
+            taken = queue.take(bucket, step.rows, step.max_cost, step.now_s, step.now_s + step.lowest_s)
+            assert taken == expected_take(mine, step)
+            assert all(one.state is State.RUNNING for one in taken[0] + taken[1])
+            waiting = [one for one in waiting if one not in taken[0] + taken[1]]
+        check(queue, waiting)
+
+
+def check(queue, waiting):
+    assert queue.rows == len(waiting)
+    buckets = list(queue.by_urgency())
+    assert [bucket.head() for bucket in buckets] == in_order(
+        in_order([one for one in waiting if one.key == key])[0] for key in {one.key for one in waiting}
+    )
+    for bucket in buckets:
+        mine = [one for one in waiting if one.key == bucket.key]
+        assert bucket.rows == len(mine)
+        assert math.isclose(bucket.cost, sum(one.cost for one in mine))
+        assert bucket.oldest_s() == min(one.arrived_s for one in mine)
+        assert bucket.deadline_s() == min(one.deadline_s for one in mine)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 100), st.integers(0, 4)), min_size=1, max_size=40), st.integers(1, 8))
+def test_nothing_is_overtaken_by_what_came_later_than_its_ageing_allows(arrivals, rows):
+    queue = Queue()
+    for number, (arrived_s, priority) in enumerate(arrivals):
+        queue.push(make(number, float(arrived_s), priority=priority))
+    order = []
+    while queue.rows:
+        order += queue.take(next(queue.by_urgency()), rows)[0]
+    for place, one in enumerate(order):
+        for later in order[place + 1 :]:
+            # `later` was served after `one`: it must not have been due to be served before it.
+            assert one.arrived_s - later.arrived_s <= AGEING_S * (later.priority - one.priority)
+
+
+def test_a_row_dearer_than_the_whole_budget_runs_alone():
+    queue = Queue()
+    for number, cost in enumerate([9.0, 1.0, 1.0]):
+        queue.push(make(number, float(number), cost=cost))
+    bucket = next(queue.by_urgency())
+    assert [one.number for one in queue.take(bucket, 8, 4.0)[0]] == [0]
+    assert [one.number for one in queue.take(bucket, 8, 4.0)[0]] == [1, 2]
+
+
+def entries(bucket):
+    return sum(len(lane.entries) for lane in (*bucket._levels.values(), bucket._deadlines))
+
+
+def test_withdrawn_requests_do_not_pile_up_in_a_bucket_that_never_empties():
+    queue = Queue()
+    queue.push(make(0, 0.0, deadline_s=5.0))
+    bucket = next(queue.by_urgency())
+    for number in range(1, 5000):
+        request = make(number, float(number), priority=number % 7, deadline_s=1e6 + number)
+        queue.push(request)
+        queue.discard(request)
+        assert entries(bucket) <= 100
+    assert bucket.rows == 1
+
+
+def test_taking_hopeless_work_over_and_over_leaves_no_copies_behind():
+    queue = Queue()
+    for number in range(400):
+        queue.push(make(number, float(number), deadline_s=1000.0))
+    bucket = next(queue.by_urgency())
+    for turn in range(300):
+        taken, hopeless = queue.take(bucket, 1, now_s=0.0, too_late_s=2000.0)
+        assert [one.number for one in taken] == [turn]
+        assert hopeless == []
+        assert entries(bucket) <= 2 * (2 * bucket.rows + 34)
+
+
+def test_a_stream_of_ever_new_shapes_leaves_no_empty_buckets():
+    queue = Queue()
+    for number in range(1000):
+        queue.push(make(number, float(number), key=number))
+        queue.take(next(queue.by_urgency()), 1)
+    assert queue._buckets == {}
