@@ -299,7 +299,7 @@ def test_an_open_loop_is_kept_up_with_because_waits_count_from_arrival(best_of):
 
 
 def test_one_size_history_does_not_shed_a_feasible_burst(best_of):
-    """After 30 single requests a fitted line predicts nonsense for 32 rows, and a batcher that trusts it sheds 47 of 64."""
+    """After 30 single requests a fitted line predicts nonsense for 32 rows; who trusts it sheds 47 of 64."""
 
     def service(rows):
         time.sleep(0.020 + 0.001 * len(rows))
