@@ -11,7 +11,7 @@ __all__ = ["Point"]
 class Point:
     """One value `y` at `x` in the series named `series`; the chart says the units.
 
-    A `y` that is `nan` means "not known yet" (a p99 of too few samples) and is drawn by nobody.
+    A `y` that is `nan` means "not known now" (a p99 of too few samples): it is not drawn, and not told as the newest.
 
     >>> Point("p99", x=2.5, y=41.0)
     Point(series='p99', x=2.5, y=41.0)
