@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from math import isfinite
 from threading import Lock
 
 from labkit.labs import Note, Point
@@ -57,6 +58,6 @@ class Curves:
             return {name: series.curve() for name, series in self._series.items()}
 
     def newest(self) -> dict[str, float]:
-        """The newest value of each series."""
+        """What each series stands at; one that is not known now is left out."""
         with self._lock:
-            return {name: series.last for name, series in self._series.items()}
+            return {name: series.now for name, series in self._series.items() if isfinite(series.now)}

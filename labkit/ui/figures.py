@@ -162,4 +162,4 @@ def _curves(points: Iterable[Point | tuple[str, float, float]]) -> dict[str, Cur
         name, x, y = (point.series, point.x, point.y) if isinstance(point, Point) else point
         columns.setdefault(name, []).append((x, y))
     tables = {name: np.asarray(pairs, dtype=np.float64) for name, pairs in columns.items()}
-    return {name: Curve(table[:, 0], table[:, 1]) for name, table in tables.items()}
+    return {name: Curve(table[:, 0], table[:, 1], table[-1, 1]) for name, table in tables.items()}

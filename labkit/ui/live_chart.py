@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from hashlib import sha256
 from importlib.resources import files
+from math import isfinite
 from typing import Any
 
 import anywidget
@@ -73,11 +74,12 @@ class LiveChart(anywidget.AnyWidget):
         for chart in self._specs:
             mine = {name: curve for name, curve in curves.items() if chart.takes(name)}
             levels = [(level.label, level.at(settings)) for level in chart.levels]
-            columns += [column for curve in mine.values() for column in curve]
+            columns += [column for curve in mine.values() for column in (curve.x, curve.y)]
             parts.append(
                 {
                     "names": list(mine),
                     "counts": [len(curve.x) for curve in mine.values()],
+                    "now": [curve.now if isfinite(curve.now) else None for curve in mine.values()],
                     "levels": [list(level) for level in levels],
                     "alt": describe(chart, mine, levels),
                 }

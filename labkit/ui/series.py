@@ -16,10 +16,11 @@ Floats = npt.NDArray[np.float64]
 
 
 class Curve(NamedTuple):
-    """A series as it is drawn: `x` and `y`, float64 of one length, sorted by `x`."""
+    """A series as it is drawn: `x` and `y`, float64 of one length, and what it stands at now (`nan`: not known)."""
 
     x: Floats
     y: Floats
+    now: float
 
 
 class Series:
@@ -27,8 +28,8 @@ class Series:
 
     While they fit, all points are kept as they are. Then each bucket of `span` arrivals is reduced to its lowest and
     its highest point, and whenever the buckets fill the capacity, neighbours are merged and `span` doubles. The
-    resolution is even over the whole run, a spike is never thinned away, and a point costs constant time. The points
-    that are not finite (a percentile not known yet) are left out.
+    resolution is even over the whole run, a spike is never thinned away, and a point costs constant time. Points that
+    are not finite (a percentile that is not known) are left out of the curve, but `now` tells of them.
 
     >>> series = Series(capacity=8)
     >>> for second in range(1000):
@@ -52,9 +53,11 @@ class Series:
         self._in_bucket = 0
         self._last = (nan, nan)
         self.count = 0
+        self.now = nan
 
     def add(self, x: float, y: float) -> None:
         """Take one point."""
+        self.now = y if isfinite(y) else nan
         if not (isfinite(x) and isfinite(y)):
             return
         self.count += 1
@@ -64,11 +67,6 @@ class Series:
         if self._in_bucket == self._span:
             self._close_bucket()
 
-    @property
-    def last(self) -> float:
-        """The newest `y`; `nan` before the first point."""
-        return self._last[1]
-
     def curve(self) -> Curve:
         """What is kept, sorted by `x`."""
         points = [*self._kept, *self._bucket]
@@ -76,7 +74,7 @@ class Series:
             points.append(self._last)
         table = np.asarray(points, dtype=np.float64).reshape(-1, 2)
         table = table[np.argsort(table[:, 0], kind="stable")]
-        return Curve(table[:, 0].copy(), table[:, 1].copy())
+        return Curve(table[:, 0].copy(), table[:, 1].copy(), self.now)
 
     def _close_bucket(self) -> None:
         self._kept += self._bucket

@@ -37,7 +37,7 @@ def describe(chart: Chart, curves: Mapping[str, Curve], levels: Iterable[tuple[s
     """One sentence per series, as the text that stands for the picture.
 
     >>> import numpy as np
-    >>> curve = Curve(np.array([1.0, 2.0]), np.array([30.0, 41.26]))
+    >>> curve = Curve(np.array([1.0, 2.0]), np.array([30.0, 41.26]), now=41.26)
     >>> describe(Chart("Latency", x="time (s)", y="latency (ms)"), {"p99": curve}, [("SLO", 100.0)])
     'Latency: latency (ms) over time (s). p99 is 41.3 ms at 2 s, between 30 and 41.3. SLO at 100 ms.'
     """

@@ -77,7 +77,7 @@ def test_three_hundred_updates_are_on_screen_within_a_second_and_a_half_of_the_l
             "x = np.arange(200.0)\n"
             "chart",
             "for n in range(300):\n"
-            "    chart.update({f's{k}': Curve(x, np.sin(x / 20 + n / 10 + k)) for k in range(4)})\n"
+            "    chart.update({f's{k}': Curve(x, np.sin(x / 20 + n / 10 + k), 0.0) for k in range(4)})\n"
             "print('last', time.time() * 1000)",
         )
     )

@@ -1,5 +1,6 @@
 import gc
 import gzip
+import json
 import weakref
 
 import numpy as np
@@ -15,7 +16,7 @@ QUEUE = Chart("Queue", "time (s)", "requests", series=("queue",))
 
 
 def curve(*y):
-    return Curve(np.arange(float(len(y))), np.array(y, dtype=float))
+    return Curve(np.arange(float(len(y))), np.array(y, dtype=float), now=float(y[-1]))
 
 
 def test_a_frame_is_one_message_with_one_binary_buffer(wire):
@@ -36,6 +37,13 @@ def test_the_frame_names_series_counts_levels_and_the_picture_in_words(wire):
     assert (latency["names"], latency["counts"], latency["levels"]) == (["p50"], [2], [["SLO", 100.0]])
     assert (queue["names"], queue["counts"], queue["levels"]) == (["queue"], [1], [])
     assert latency["alt"] == "Latency: latency (ms) over time (s). p50 is 2 ms at 1 s, between 1 and 2. SLO at 100 ms."
+
+
+def test_a_series_that_is_not_known_now_is_told_as_null_because_json_has_no_nan(wire):
+    chart = LiveChart([QUEUE])
+    chart.update({"queue": curve(1, 2)._replace(now=float("nan"))})
+    assert chart.frame["parts"][0]["now"] == [None]
+    json.dumps(wire[-1].state, allow_nan=False)
 
 
 def test_each_update_has_a_new_revision(wire):

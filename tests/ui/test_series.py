@@ -1,3 +1,5 @@
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -37,12 +39,14 @@ def test_the_resolution_is_even_over_a_long_run():
     assert np.diff(curve.x).max() < 20_000 / 200 * 8
 
 
-def test_values_that_are_not_known_yet_are_left_out():
+def test_values_that_are_not_known_are_left_out_of_the_curve_but_not_of_now():
     series = Series(8)
     for y in (float("nan"), 3.0, float("inf")):
         series.add(0.0, y)
     assert series.curve().y.tolist() == [3.0]
-    assert series.last == 3.0
+    assert math.isnan(series.now)
+    series.add(1.0, 4.0)
+    assert series.curve().now == 4.0
 
 
 def test_an_empty_series_is_an_empty_curve():

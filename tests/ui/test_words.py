@@ -15,5 +15,5 @@ def test_numbers_are_short(value, said):
 
 def test_an_empty_chart_says_so():
     chart = Chart("Queue", "time (s)", "requests")
-    empty = Curve(np.array([]), np.array([]))
+    empty = Curve(np.array([]), np.array([]), float("nan"))
     assert describe(chart, {"queue": empty}) == "Queue: requests over time (s). No points yet."

@@ -48,7 +48,7 @@ class Plot {
     const renamed = JSON.stringify(part.names) !== JSON.stringify(this.names);
     this.names = part.names;
     this.levels = part.levels;
-    this.curves = curves;
+    this.now = part.now;
     this.data = curves.length ? uPlot.join(curves.map((curve) => this.positive(curve))) : [[]];
     this.picture.setAttribute("aria-label", part.alt);
     this.root.classList.toggle("labkit-empty", !curves.some(([x]) => x.length));
@@ -136,13 +136,12 @@ class Plot {
     ctx.restore();
   }
 
-  /** The legend says each series' value under the pointer, else its newest. */
+  /** The legend says each series' value under the pointer, else the one it stands at. */
   label() {
-    if (!this.curves) return;
+    if (!this.names) return;
     const index = this.uplot?.cursor.idx;
     const entries = this.names.map((name, series) => {
-      const [, y] = this.curves[series];
-      const value = index == null ? y[y.length - 1] : this.data[series + 1]?.[index];
+      const value = index == null ? this.now[series] : this.data[series + 1]?.[index];
       return this.entry(sample(this.pens[series % this.pens.length]), name, format(value ?? NaN));
     });
     const top = this.uplot?.scales.y.max ?? Infinity;
