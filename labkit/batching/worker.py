@@ -41,9 +41,10 @@ class Worker:
         self._thread.start()
 
     def join(self, timeout_s: float) -> None:
-        """Wait for the thread to end, unless it is the caller's own."""
-        if self._thread is not None and self._thread is not current_thread():
-            self._thread.join(timeout_s)
+        """Wait for the thread to end, unless it is the caller's own or, as a replacement, has not begun."""
+        thread = self._thread
+        if thread is not None and thread.is_alive() and thread is not current_thread():
+            thread.join(timeout_s)
 
     def _live(self) -> None:
         try:
