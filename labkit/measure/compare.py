@@ -14,7 +14,12 @@ import numpy as np
 
 from labkit.errors import MeasureError, require
 
-__all__ = ["Ratio", "compare", "ratio"]
+__all__ = [
+    "Ratio",
+    "compare",
+    "ratio",
+    "t_quantile",
+]
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,12 @@ from labkit.errors import QueueFull, require
 from labkit.measure import pace
 from labkit.measure.sender import Payloads, drawn
 
-__all__ = ["LiveArrivals", "LiveTotals", "drive_live"]
+__all__ = [
+    "LiveArrivals",
+    "LiveTotals",
+    "Schedule",
+    "drive_live",
+]
 
 # More than one thread of Python can send; asking for it would only build up a backlog of late sends.
 MAX_RATE_PER_S = 10_000.0

@@ -15,7 +15,15 @@ from typing import Literal
 from labkit.errors import MeasureError, UnknownName, require
 from labkit.measure.statistics import CONFIDENCE, Percentile, accept, minimum_samples, over_allowed
 
-__all__ = ["DEFINITIONS", "DEFINITIONS_VERSION", "Definition", "Metrics", "NumberClass", "definition"]
+__all__ = [
+    "DEFINITIONS",
+    "DEFINITIONS_VERSION",
+    "Definition",
+    "Metrics",
+    "NumberClass",
+    "decide",
+    "definition",
+]
 
 # Where a number comes from: measured here, modelled (a model fed with measurements), a physical or mathematical
 # bound, or assumed. Every number that a person sees carries one of these.

@@ -11,7 +11,13 @@ from pathlib import Path
 
 import labkit
 
-__all__ = ["Provenance", "collect"]
+__all__ = [
+    "Provenance",
+    "collect",
+    "cpu_model",
+    "git_state",
+    "usable_cores",
+]
 
 GIT_LIMIT_S = 10.0
 

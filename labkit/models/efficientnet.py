@@ -17,7 +17,12 @@ from torch.nn import functional
 from torch.nn.utils import convert_conv2d_weight_memory_format
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
-__all__ = ["EfficientNetLite0", "from_checkpoint"]
+__all__ = [
+    "Bottleneck",
+    "ConvNorm",
+    "EfficientNetLite0",
+    "from_checkpoint",
+]
 
 # One line per stage: repeats, kernel, stride of the first block, widening inside a block, channels out.
 STAGES = (

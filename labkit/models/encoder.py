@@ -19,7 +19,13 @@ from torch.nn import functional
 
 from labkit.errors import require
 
-__all__ = ["Encoder", "EncoderShape", "from_tensors"]
+__all__ = [
+    "Embedding",
+    "Encoder",
+    "EncoderShape",
+    "Layer",
+    "from_tensors",
+]
 
 
 @dataclass(frozen=True, slots=True)

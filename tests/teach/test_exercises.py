@@ -9,6 +9,7 @@ import nbformat
 import numpy as np
 import pytest
 
+from labkit.batching import Run, WaitUntil
 from labkit.errors import UnknownName
 from labkit.teach import Exercise, exercise, exercises
 
@@ -39,6 +40,27 @@ MISTAKES: dict[str, list[Any]] = {
         lambda rate, fixed, row: rate * fixed / (1 - rate * row),  # seconds against milliseconds
         lambda rate, fixed, row: rate / 1000 * fixed / (1 - rate / 1000 * row) if rate * row != 1000 else inf,
         lambda rate, fixed, row: rate / 1000 * (fixed + row),
+    ],
+    "12a": [
+        lambda view: Run(1),  # no batching
+        lambda view: WaitUntil(inf),  # nobody is ever answered
+        lambda view: view.rows,  # no decision
+        lambda view: Run(view.rows) if view.rows >= 32 else WaitUntil(view.oldest_s + 1.0),  # waits past the goal
+    ],
+    "12b": [
+        lambda rows: ceil(np.log2(rows)),
+        lambda rows: 2 * ceil(np.log2(rows)),  # forgets the whole
+        lambda rows: 2 * rows - 1,  # as if all were bad
+    ],
+    "13a": [
+        lambda rows, row_bytes, rate: 1000 * rows * row_bytes / rate,  # read, but never written
+        lambda rows, row_bytes, rate: 2 * rows * row_bytes / rate,  # seconds
+        lambda rows, row_bytes, rate: 2000 * row_bytes / rate,
+    ],
+    "13b": [
+        lambda prepare, threads, compute, cores: 1000 / max(prepare / threads, compute),  # endless cores
+        lambda prepare, threads, compute, cores: 1000 / (prepare + compute),  # one after the other
+        lambda prepare, threads, compute, cores: 1000 / max(prepare, compute),
     ],
 }
 

@@ -1,10 +1,22 @@
 """The exercises, one file per lab; a file begins with `lab_` because a module's name cannot begin with a number."""
 
 from labkit.teach.exercise import Exercise
-from labkit.teach.exercises import lab_00_start_here, lab_10_batching_curve, lab_11_batching_live
+from labkit.teach.exercises import (
+    lab_00_start_here,
+    lab_10_batching_curve,
+    lab_11_batching_live,
+    lab_12_batching_faults,
+    lab_13_batching_memory_and_overlap,
+)
 
 __all__ = ["LABS"]
 
-LABS: dict[str, tuple[Exercise, ...]] = {
-    module.LAB: module.EXERCISES for module in (lab_00_start_here, lab_10_batching_curve, lab_11_batching_live)
-}
+_MODULES = (
+    lab_00_start_here,
+    lab_10_batching_curve,
+    lab_11_batching_live,
+    lab_12_batching_faults,
+    lab_13_batching_memory_and_overlap,
+)
+
+LABS: dict[str, tuple[Exercise, ...]] = {module.LAB: module.EXERCISES for module in _MODULES}
