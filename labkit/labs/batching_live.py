@@ -6,6 +6,7 @@ of the last ten seconds and from nothing else.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from labkit.labs.note import Note
 from labkit.labs.point import Point
 from labkit.labs.policies import policy
 from labkit.labs.subject import Subject, subject
-from labkit.measure import LiveArrivals, Metrics, drive_live, summarise
+from labkit.measure import LiveArrivals, Metrics, Percentile, drive_live, summarise
 from labkit.records import RequestRecord, StepRecord
 
 __all__ = ["LiveSettings", "run"]
@@ -83,6 +84,7 @@ class _Session:
         self._requests: list[RequestRecord] = []
         self._steps: list[StepRecord] = []
         self._cursors = (0, 0)
+        self._shown = ""
         self.replaced = False
 
     def __enter__(self) -> _Session:
@@ -126,8 +128,7 @@ class _Session:
         if metrics is None:
             return
         yield Point("p50", at_s, metrics.p50.value_ms)
-        if metrics.p99.level > 50:
-            yield Point(metrics.p99.label, at_s, metrics.p99.value_ms)
+        yield from self._high(metrics.p99, at_s)
         yield Point("offered", at_s, metrics.offered_per_s)
         yield Point("answered in time", at_s, metrics.goodput_per_s)
         yield Point("waiting", at_s, snapshot.queued)
@@ -136,6 +137,14 @@ class _Session:
         yield Point("fill", at_s, 100 * metrics.fill)
         yield Point("device busy", at_s, 100 * metrics.busy_share)
         yield Point("within SLO", at_s, 100 * metrics.attainment)
+
+    def _high(self, high: Percentile, at_s: float) -> Iterator[Point]:
+        """The highest percentile that the window supports; the one shown before ends when it is another."""
+        if self._shown not in ("", high.label):
+            yield Point(self._shown, at_s, math.nan)
+        self._shown = high.label if high.level > 50 else ""
+        if self._shown:
+            yield Point(self._shown, at_s, high.value_ms)
 
     def _window(self, now_s: float) -> Metrics | None:
         """The metrics of what ended in the last ten seconds; None before the first answer."""

@@ -9,6 +9,7 @@ words. Below it come the numbers as a table. Nothing is random: the same numbers
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
@@ -68,7 +69,9 @@ def lines(
     chart = Chart(title, x=x, y=y, levels=levels, log_x=log_x, log_y=log_y, dots=dots)
     figure = charts((chart,), _curves(points))
     for label, value in vlines:
-        figure.add_vline(value, line=_rule(), annotation_text=label, annotation={"xanchor": "right", "xshift": -5})
+        figure.add_vline(value, line=_rule())
+        corner = {"xanchor": "right", "yanchor": "top", "xshift": -5}
+        figure.add_annotation(text=label, x=_at(value, log_x), y=1, yref="y domain", showarrow=False, **corner)
     return figure
 
 
@@ -108,9 +111,10 @@ def _draw(figure: go.Figure, chart: Chart, curves: Mapping[str, Curve], settings
     for index, (name, curve) in enumerate(mine.items()):
         figure.add_trace(_trace(name, curve, index, chart.dots, f"legend{plot}"), row=row, col=column)
     for label, value in levels:
-        figure.add_hline(
-            value, line=_rule(), annotation_text=label, annotation_position="top right", row=row, col=column
-        )
+        figure.add_hline(value, line=_rule(), row=row, col=column)
+        corner = {"xanchor": "right", "yanchor": "bottom", "showarrow": False}
+        place = {"x": 1, "xref": f"x{plot} domain", "y": _at(value, chart.log_y), "yref": f"y{plot}"}
+        figure.add_annotation(text=label, **place, **corner)
     figure.update_xaxes(
         title={"text": chart.x, "standoff": 6}, type="log" if chart.log_x else "linear", row=row, col=column
     )
@@ -149,6 +153,11 @@ def _trace(name: str, curve: Curve, index: int, dots: bool, legend: str) -> go.S
 
 def _rule() -> dict[str, Any]:
     return {"color": _INK, "dash": "8px,5px", "width": 1.2}
+
+
+def _at(value: float, logarithmic: bool) -> float:
+    """Where a text stands: on a logarithmic axis plotly places lines by value, but texts by exponent."""
+    return math.log10(value) if logarithmic else value
 
 
 def _short(values: Any) -> list[float]:

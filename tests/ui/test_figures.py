@@ -123,3 +123,21 @@ def test_a_long_table_is_thinned():
 
 def test_pens_are_all_different():
     assert len({pen.colour for pen in PENS}) == len({pen.dash for pen in PENS}) == len(PENS)
+
+
+def test_labels_of_levels_stand_at_their_lines_on_a_logarithmic_axis() -> None:
+    """Plotly takes a text's place there as an exponent, so that 100 ms would blow the axis up to 10^100."""
+    figure = figures.lines(
+        [("p99", 10.0, 20.0), ("p99", 20.0, 200.0)],
+        title="Tail",
+        x="rate (1/s)",
+        y="latency (ms)",
+        hlines=[("goal", 100.0)],
+        vlines=[("bound", 1000.0)],
+        log_x=True,
+        log_y=True,
+    )
+    notes = {note.text: note for note in figure.layout.annotations}
+    assert notes["goal"].y == 2.0
+    assert notes["bound"].x == 3.0
+    assert {100.0} <= {shape.y0 for shape in figure.layout.shapes}
