@@ -4,7 +4,7 @@ In the middle third of each run something goes wrong. The network is real (a sma
 are brought about on purpose, since nobody wants to wait for them, and the lab says so.
 
     poison          one row in 40 makes the whole batch raise
-    out of memory   batches above 6 rows do not fit
+    out of memory   batches above 3 rows do not fit
     overload        twice the rate that the model can answer, on top
     cancellation    three of four clients give up at once
     mixed shapes    every other row has another length
@@ -13,7 +13,7 @@ are brought about on purpose, since nobody wants to wait for them, and the lab s
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 from threading import Event
 from typing import Literal
@@ -48,7 +48,7 @@ class FaultSettings:
     """Which fault, at which rate (1/s), for how many seconds per system."""
 
     scenario: str = "poison"
-    rate_per_s: float = 100.0
+    rate_per_s: float = 250.0
     seconds: float = 6.0
     seed: int = 1
 
@@ -69,7 +69,8 @@ class _Trial:
     times_s: list[float]
     clients: list[Client] = field(default_factory=list)
 
-    def run(self, stop: Event) -> Iterator[Point | Note]:
+    def run(self, stop: Event) -> Generator[Point | Note, None, str]:
+        """Yield frames; return what the users saw, in a sentence."""
         engine = self._engine()
         begun_s = time.perf_counter()
         try:
@@ -77,7 +78,7 @@ class _Trial:
             yield from self._settle(engine, begun_s, stop)
         finally:
             engine.close(drain=False)
-        yield Note(tally(self.clients, engine.records.requests()).sentence(self.system))
+        return tally(self.clients, engine.records.requests()).sentence(self.system)
 
     def _engine(self) -> Engine:
         if self.system == "naive":
@@ -148,11 +149,13 @@ def _times(settings: FaultSettings, network: FaultyNetwork) -> list[float]:
 
 
 def run(settings: FaultSettings, stop: Event) -> Iterator[Point | Note]:
-    """Drive both systems through the scenario, one after the other; yields frames and a sentence for each."""
+    """Drive both systems through the scenario, one after the other; yields frames, and last what was seen of both."""
     network = FaultyNetwork(settings.scenario)
     times_s = _times(settings, network)
+    seen: list[str] = []
     for system in SYSTEMS:
         if stop.is_set():
             return
         yield Note(f"{system} under {settings.scenario!r}, which comes in the middle third")
-        yield from _Trial(settings, system, network, times_s).run(stop)
+        seen.append((yield from _Trial(settings, system, network, times_s).run(stop)))
+    yield Note("; ".join(seen))

@@ -11,14 +11,14 @@ __all__ = ["SCENARIOS", "WIDTH", "FaultyNetwork"]
 SCENARIOS = ("poison", "out of memory", "overload", "cancellation", "mixed shapes")
 WIDTH = 1024
 _DEPTH = 12
-_FITS = 6
+_FITS = 3
 
 
 class FaultyNetwork:
     """A perceptron of 50 MB, `[rows, WIDTH]` (or half as wide) -> `[rows]`.
 
     Reading its weights is what a batch costs, whatever its size, so batching pays as it does on a large model. While
-    `faulty`, batches above 6 rows raise out of memory in that scenario; a NaN is poison at any time.
+    `faulty`, batches above 3 rows raise out of memory in that scenario; a NaN is poison at any time.
     """
 
     def __init__(self, scenario: str) -> None:

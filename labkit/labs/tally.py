@@ -27,11 +27,12 @@ class Tally:
 
     def sentence(self, system: str) -> str:
         """The tally in words."""
-        return (
-            f"{system}: of {self.sent} requests {self.right} were answered, {self.innocent_failed} failed without any "
-            f"guilt of their own, {self.guilty_failed} with; {self.refused} were refused at once or timed out; "
-            f"{self.in_vain} were computed for nobody; the slowest answer took {self.slowest_ms:.0f} ms"
-        )
+        parts = [f"{system}: {self.right} of {self.sent} answered"]
+        parts += [f"{self.innocent_failed} innocent failed"] if self.innocent_failed else []
+        parts += [f"{self.guilty_failed} guilty failed"] if self.guilty_failed else []
+        parts += [f"{self.refused} refused or timed out"] if self.refused else []
+        parts += [f"{self.in_vain} computed for nobody"] if self.in_vain else []
+        return ", ".join([*parts, f"slowest {self.slowest_ms:.0f} ms"])
 
 
 @dataclass(slots=True)

@@ -1,0 +1,47 @@
+"""The labs as people use them: the real notebooks, real engines, a real browser."""
+
+from pathlib import Path
+
+import pytest
+
+NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(240)]
+
+
+def test_the_live_batcher_runs_follows_its_controls_and_is_restored_after_a_reload(lab_page, screenshots):
+    lab = lab_page(NOTEBOOKS / "11_batching_live.ipynb")
+    lab.run_all()
+    lab.wait_idle(120)
+    assert lab.points() == 0
+    lab.button("Run").click()
+    lab.wait_points(10, timeout_s=60)
+    status = lab.page.locator(".labkit-status").first
+    lab.page.get_by_label("Rate (1/s)").fill("30")
+    lab.page.get_by_label("Rate (1/s)").press("Enter")
+    lab.page.get_by_label("Policy", exact=True).select_option("no batching")
+    seen = lab.points()
+    lab.wait_points(seen + 10, timeout_s=30)
+    lab.chart.scroll_into_view_if_needed()
+    lab.page.screenshot(path=screenshots / "live_batcher.png")
+    lab.button("Stop").click()
+    lab.page.wait_for_function("() => !document.querySelector('.labkit-panel button:disabled[title*=Run]')")
+    lab.page.wait_for_timeout(1500)
+    shown = lab.points()
+    assert shown > 20
+    assert "alert" not in (status.get_attribute("class") or "")
+    lab.reload()
+    lab.wait_points(shown - 1, timeout_s=30)
+    assert lab.complaints == []
+
+
+@pytest.mark.parametrize("name", ["10_batching_curve", "12_batching_faults", "13_batching_memory_and_overlap"])
+def test_each_other_panel_runs_and_moves(lab_page, screenshots, name):
+    lab = lab_page(NOTEBOOKS / f"{name}.ipynb")
+    lab.run_all()
+    lab.wait_idle(120)
+    lab.button("Run").click()
+    lab.wait_points(2, timeout_s=90)
+    lab.page.screenshot(path=screenshots / f"{name}.png")
+    assert lab.page.locator('[role="alert"]').count() == 0
+    assert lab.complaints == []

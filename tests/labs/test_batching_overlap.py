@@ -1,0 +1,36 @@
+from threading import Event
+
+import pytest
+
+from labkit.errors import SettingError
+from labkit.labs import Note, Point, batching_overlap
+from labkit.labs.batching_overlap import OverlapSettings, run
+from labkit.labs.subject import Subject
+
+
+@pytest.fixture
+def placed(tiny: Subject, monkeypatch: pytest.MonkeyPatch) -> Subject:
+    monkeypatch.setattr(batching_overlap, "subject", lambda model, device: tiny)
+    return tiny
+
+
+def test_staged_rows_are_copied_less_than_stacked_ones(placed: Subject) -> None:
+    items = list(run(OverlapSettings(cap=4, threads=1, seconds=0.3), Event()))
+    points = {(item.series, item.x): item.y for item in items if isinstance(item, Point)}
+    for cap in (1, 2, 4):
+        assert points["copied, staged", cap] < points["copied, stacked", cap]
+    assert points["copied, staged", 1] == 0.0  # a batch of one is always a view
+
+
+def test_the_second_half_compares_preparing_threads_with_none(placed: Subject) -> None:
+    items = list(run(OverlapSettings(cap=2, threads=2, seconds=0.2), Event()))
+    rates = {item.x: item.y for item in items if isinstance(item, Point) and item.series == "requests per second"}
+    assert sorted(rates) == [0, 1, 2]
+    assert all(rate > 0 for rate in rates.values())
+    said = [item.text for item in items if isinstance(item, Note)]
+    assert any(text.startswith("one after the other") for text in said)
+
+
+def test_a_cap_of_zero_is_refused_with_its_limit() -> None:
+    with pytest.raises(SettingError, match="cap is 0"):
+        OverlapSettings(cap=0)
