@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from traceback import clear_frames
+from pathlib import Path
+from traceback import extract_tb, format_list
 from typing import Any, TypeVar
 
 import torch
@@ -22,6 +23,8 @@ __all__ = ["Failure", "MemoryCap", "detached", "is_out_of_memory", "run_apart"]
 Item = TypeVar("Item")
 Fault = TypeVar("Fault", bound=BaseException)
 
+_WHERE = "Raised at:\n"
+_OWN_FILES = str(Path(__file__).parent)
 _CPU_MARKS = ("not enough memory", "can't allocate memory", "cannot allocate memory", "out of memory")
 
 
@@ -103,22 +106,28 @@ def _explained(error: Exception, rows: int) -> Exception:
 
 
 def detached(error: Fault) -> Fault:
-    """Let an exception that was just caught keep nothing alive: it still says where it was raised, not with what.
+    """Let an exception that was caught keep nothing alive: where it was raised becomes a note of text.
 
-    Its traceback holds the frames that it came through, and those hold tensors, payloads and requests.
+    A traceback holds frames, those hold their callers' frames, and all of them hold tensors, payloads and requests.
     """
-    if error.__traceback__ is not None:
-        # The first frame is the one that caught it. It still runs and cannot be emptied, so it is left out.
-        error.__traceback__ = error.__traceback__.tb_next
     chain: list[BaseException | None] = [error]
     seen: set[int] = set()
     while chain:
         link = chain.pop()
         if link is not None and id(link) not in seen:
             seen.add(id(link))
-            clear_frames(link.__traceback__)
+            _note_where(link)
+            link.__traceback__ = None
             chain += [link.__cause__, link.__context__]
     return error
+
+
+def _note_where(error: BaseException) -> None:
+    frames = extract_tb(error.__traceback__)
+    theirs = [frame for frame in frames if not frame.filename.startswith(_OWN_FILES)] or frames
+    # An exception that is made once and raised again and again must not gather notes.
+    if theirs and not any(note.startswith(_WHERE) for note in getattr(error, "__notes__", ())):
+        error.add_note(_WHERE + "".join(format_list(theirs)).rstrip())
 
 
 def _line(error: Exception) -> str:
