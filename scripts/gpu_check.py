@@ -26,6 +26,7 @@ import torch
 from labkit import devices
 from labkit.devices import Device
 from labkit.errors import Unavailable
+from scripts import gpu_batching
 
 __all__ = ["CHECKS", "LIMIT_S", "QUICK", "main"]
 
@@ -122,6 +123,7 @@ CHECKS: dict[str, Check] = {
     "memory": memory,
     "share": share,
     "lease": lease,
+    **gpu_batching.CHECKS,
 }
 
 
