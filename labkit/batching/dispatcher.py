@@ -17,7 +17,7 @@ from labkit.batching.learned import Learned
 from labkit.batching.ledger import Ledger
 from labkit.batching.limits import Admission, Limits
 from labkit.batching.policy import Decision, Greedy, Observer, Policy, Run, View, WaitUntil
-from labkit.batching.queue import Bucket, Queue
+from labkit.batching.queue import Bucket, Queue, Times
 from labkit.batching.request import Request, State
 from labkit.errors import EngineClosed, require
 
@@ -223,8 +223,10 @@ class Dispatcher:
         )
 
     def _take(self, bucket: Bucket, rows: int, now_s: float) -> Turn:
-        too_late_s = now_s + self.learned.of(bucket.key).service.low_s(1)
-        taken, hopeless = self._queue.take(bucket, rows, self.limits.max_cost, now_s, too_late_s)
+        service = self.learned.of(bucket.key).service
+        size = self.limits.size_for(min(rows, bucket.rows))
+        times = Times(now_s, now_s + service.low_s(1), now_s + service.expected_s(size))
+        taken, hopeless = self._queue.take(bucket, rows, self.limits.max_cost, times)
         for request in (*taken, *hopeless):
             self._admission.leave(request)
         return Turn([request for request in taken if self._begins(request, now_s)], hopeless)

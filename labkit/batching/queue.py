@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Iterator
+from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 
 from labkit.batching.request import Request, State
 
-__all__ = ["Bucket", "Queue", "Taken"]
+__all__ = ["Bucket", "Queue", "Taken", "Times"]
 
 _Entry = tuple[float, int, Request]
 _SWEEP_AT = 32
@@ -44,6 +45,15 @@ class _Lane:
 
 
 Taken = tuple[list[Request], list[Request]]
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """How deadlines are judged: before `hopeless_s` none can be met, before `doubtful_s` probably not in this batch."""
+
+    now_s: float = -math.inf
+    hopeless_s: float = -math.inf
+    doubtful_s: float = -math.inf
 
 
 class Bucket:
@@ -96,39 +106,72 @@ class Bucket:
         head = self._deadlines.head()
         return head.deadline_s if head else math.inf
 
-    def take(self, rows: int, max_cost: float, now_s: float, too_late_s: float) -> Taken:
-        """Take up to `rows` requests in order of rank, within `max_cost`; return them and the hopeless ones.
+    def take(self, rows: int, max_cost: float, times: Times) -> Taken:
+        """Take up to `rows` requests in order of rank, within `max_cost`; return them and those to be given up.
 
-        Hopeless is what has its deadline before `too_late_s`. It makes room for those that can still be answered in
-        time; if there is none of those, the hopeless are run after all: an estimate alone must not stop the service.
-        What has passed its deadline by `now_s` is never run.
+        Requests that a batch of this size will probably answer in time go first. Those with a doubtful chance wait for
+        a smaller batch and run when nobody has a better one, else under overload every batch would be spent on requests
+        that expire while it runs. The hopeless, which not even a batch of one can answer in time, are given up to make
+        room; if there are only hopeless ones they are run after all: an estimate alone must not stop the service.
         """
-        taken: list[Request] = []
-        hopeless: list[Request] = []
-        budget = max_cost
-        while len(taken) < rows and (head := self.head()) is not None:
-            late = head.deadline_s < too_late_s
-            if not late and head.cost > budget and taken:
-                break
+        chances = _Chances(rows, max_cost, times)
+        while chances.wants_more and (head := self.head()) is not None and chances.add(head):
             self.drop(head, State.RUNNING)
-            (hopeless if late else taken).append(head)
-            budget -= 0.0 if late else head.cost
-        return (taken, hopeless) if taken else self._run_after_all(hopeless, rows, max_cost, now_s)
+        taken, back, given_up = chances.decide()
+        if back:
+            # Their old entries must be gone before they come back, or each would stand there twice.
+            self._sweep()
+            for request in back:
+                self.push(request)
+        return taken, given_up
 
-    def _run_after_all(self, late: list[Request], rows: int, max_cost: float, now_s: float) -> Taken:
-        expired = [request for request in late if request.deadline_s <= now_s]
-        late = [request for request in late if request.deadline_s > now_s]
-        chosen: list[Request] = []
-        for request in late:
-            max_cost -= request.cost
-            if len(chosen) == rows or (max_cost < 0 and chosen):
+
+class _Chances:
+    """Sorts the heads of a bucket by their chance to be answered in time."""
+
+    def __init__(self, rows: int, max_cost: float, times: Times) -> None:
+        self._rows, self._budget, self._times = rows, max_cost, times
+        self._good: list[Request] = []
+        self._doubtful: list[Request] = []
+        self._hopeless: list[Request] = []
+
+    @property
+    def wants_more(self) -> bool:
+        return len(self._good) < self._rows
+
+    def add(self, request: Request) -> bool:
+        """Sort `request` in; False if it has a good chance but does not fit into this batch's budget."""
+        if request.deadline_s < self._times.hopeless_s:
+            self._hopeless.append(request)
+        elif request.deadline_s < self._times.doubtful_s:
+            self._doubtful.append(request)
+        elif request.cost > self._budget and self._good:
+            return False
+        else:
+            self._good.append(request)
+            self._budget -= request.cost
+        return True
+
+    def decide(self) -> tuple[list[Request], list[Request], list[Request]]:
+        """The requests to run, to put back and to give up."""
+        if self._good:
+            return self._good, self._doubtful, self._hopeless
+        if self._doubtful:
+            return *self._fitting(self._doubtful), self._hopeless
+        expired = [request for request in self._hopeless if request.deadline_s <= self._times.now_s]
+        return *self._fitting(
+            [request for request in self._hopeless if request.deadline_s > self._times.now_s]
+        ), expired
+
+    def _fitting(self, requests: list[Request]) -> tuple[list[Request], list[Request]]:
+        """The first of `requests` that fit into one batch, and the others."""
+        count, budget = 0, self._budget
+        for request in requests[: self._rows]:
+            budget -= request.cost
+            if budget < 0 and count:
                 break
-            chosen.append(request)
-        # Their old entries must be gone before they come back, or each would stand there twice.
-        self._sweep()
-        for request in late[len(chosen) :]:
-            self.push(request)
-        return chosen, expired
+            count += 1
+        return requests[:count], requests[count:]
 
 
 class Queue:
@@ -153,17 +196,10 @@ class Queue:
             bucket.drop(request, State.DONE)
             self._settle(bucket, 1)
 
-    def take(
-        self,
-        bucket: Bucket,
-        rows: int,
-        max_cost: float = math.inf,
-        now_s: float = -math.inf,
-        too_late_s: float = -math.inf,
-    ) -> Taken:
-        """See `Bucket.take`."""
+    def take(self, bucket: Bucket, rows: int, max_cost: float = math.inf, times: Times | None = None) -> Taken:
+        """See `Bucket.take`; without `times` every request has a good chance."""
         before = bucket.rows
-        taken = bucket.take(rows, max_cost, now_s, too_late_s)
+        taken = bucket.take(rows, max_cost, times or Times())
         self._settle(bucket, before - bucket.rows)
         return taken
 

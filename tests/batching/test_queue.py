@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from labkit.batching.queue import Queue
+from labkit.batching.queue import Queue, Times
 from labkit.batching.request import Request, State
 
 AGEING_S = 4.0
@@ -48,6 +48,11 @@ class Take:
     max_cost: float
     now_s: float
     lowest_s: float
+    usual_s: float
+
+    @property
+    def times(self):
+        return Times(self.now_s, self.now_s + self.lowest_s, self.now_s + self.lowest_s + self.usual_s)
 
 
 pushes = st.builds(
@@ -65,6 +70,7 @@ takes = st.builds(
     st.sampled_from([math.inf, 1.0, 3.0, 6.0]),
     st.sampled_from([0.0, 10.0, 20.0, 35.0]),
     st.sampled_from([0.0, 5.0]),
+    st.sampled_from([0.0, 4.0, 15.0]),
 )
 
 
@@ -72,31 +78,33 @@ def in_order(waiting):
     return sorted(waiting, key=lambda one: (one.arrived_s + one.priority * AGEING_S, one.number))
 
 
+def first_that_fit(requests, step):
+    taken, budget = [], step.max_cost
+    for one in requests:
+        if len(taken) == step.rows or (taken and one.cost > budget):
+            break
+        taken.append(one)
+        budget -= one.cost
+    return taken
+
+
 def expected_take(waiting, step):
-    """Brute force of the documented rule: what runs, what is answered as too late, what goes on waiting."""
-    too_late_s = step.now_s + step.lowest_s
-    taken, late, budget = [], [], step.max_cost
-    for one in in_order(waiting):
-        if len(taken) == step.rows:
-            break
-        if one.deadline_s < too_late_s:
-            late.append(one)
-        elif one.cost > budget and taken:
-            break
-        else:
-            taken.append(one)
-            budget -= one.cost
-    if taken:
-        return taken, late
-    expired = [one for one in late if one.deadline_s <= step.now_s]
-    budget = step.max_cost
-    for one in late:
-        if one not in expired:
-            if len(taken) == step.rows or (taken and one.cost > budget):
-                break
-            taken.append(one)
-            budget -= one.cost
-    return taken, expired
+    """Brute force of the documented rule: what runs, what is answered as too late; all others go on waiting."""
+    ordered = in_order(waiting)
+    hopeless = [one for one in ordered if one.deadline_s < step.times.hopeless_s]
+    good = [one for one in ordered if one.deadline_s >= max(step.times.hopeless_s, step.times.doubtful_s)]
+    doubtful = [one for one in ordered if one not in hopeless and one not in good]
+    if good:
+        taken = first_that_fit(good, step)
+        # Hopeless requests are noticed on the way to the last one taken, or to the first that does not fit.
+        stop = ordered.index(taken[-1]) if len(taken) == step.rows else len(ordered)
+        rest = [one for one in good if one not in taken]
+        stop = min(stop, ordered.index(rest[0])) if rest and len(taken) < step.rows else stop
+        return taken, [one for one in hopeless if ordered.index(one) < stop]
+    if doubtful:
+        return first_that_fit(doubtful, step), hopeless
+    expired = [one for one in hopeless if one.deadline_s <= step.now_s]
+    return first_that_fit([one for one in hopeless if one not in expired], step), expired
 
 
 @settings(max_examples=400, deadline=None)
@@ -124,7 +132,7 @@ def test_any_history_of_pushes_withdrawals_and_batches_agrees_with_a_sorted_list
             buckets = list(queue.by_urgency())
             bucket = buckets[step.which % len(buckets)]
             mine = [one for one in waiting if one.key == bucket.key]
-            taken = queue.take(bucket, step.rows, step.max_cost, step.now_s, step.now_s + step.lowest_s)
+            taken = queue.take(bucket, step.rows, step.max_cost, step.times)
             assert taken == expected_take(mine, step)
             assert all(one.state is State.RUNNING for one in taken[0] + taken[1])
             waiting = [one for one in waiting if one not in taken[0] + taken[1]]
@@ -191,7 +199,7 @@ def test_taking_hopeless_work_over_and_over_leaves_no_copies_behind():
         queue.push(make(number, float(number), deadline_s=1000.0))
     bucket = next(queue.by_urgency())
     for turn in range(300):
-        taken, hopeless = queue.take(bucket, 1, now_s=0.0, too_late_s=2000.0)
+        taken, hopeless = queue.take(bucket, 1, times=Times(0.0, 2000.0, 2000.0))
         assert [one.number for one in taken] == [turn]
         assert hopeless == []
         assert entries(bucket) <= 2 * (2 * bucket.rows + 34)
@@ -203,3 +211,14 @@ def test_a_stream_of_ever_new_shapes_leaves_no_empty_buckets():
         queue.push(make(number, float(number), key=number))
         queue.take(next(queue.by_urgency()), 1)
     assert queue._buckets == {}
+
+
+def test_under_overload_the_doubtful_wait_and_batches_go_to_those_who_can_be_answered():
+    """Served strictly in order, every batch is spent on requests that expire while it runs, and goodput collapses."""
+    queue = Queue()
+    for number in range(4):
+        queue.push(make(number, float(number), deadline_s=10.0 + number))
+    bucket = next(queue.by_urgency())
+    assert [one.number for one in queue.take(bucket, 2, times=Times(0.0, 1.0, 12.0))[0]] == [2, 3]
+    assert bucket.rows == 2  # nobody was given up
+    assert [one.number for one in queue.take(bucket, 2, times=Times(0.0, 1.0, 12.0))[0]] == [0, 1]
