@@ -127,6 +127,38 @@ class EfficientNetLite0(nn.Module):
         logits: Tensor = self.classifier(x)
         return logits.float()
 
+    def chain(self) -> list[tuple[str, nn.Module]]:
+        """The network as layers from one tensor to the next, for cutting it."""
+        blocks = ((f"block{number}", block) for number, block in enumerate(self.blocks))
+        return [("stem", Stem(self.stem)), *blocks, ("head", self.head), ("classifier", Classifier(self.classifier))]
+
+
+class Stem(nn.Module):
+    """The first layer of the chain: photos in the weights' type and memory format, then the first convolution."""
+
+    def __init__(self, stem: ConvNorm) -> None:
+        super().__init__()
+        self.stem = stem
+
+    def forward(self, photos: Tensor) -> Tensor:
+        """[B, 3, H, W] -> [B, 32, H / 2, W / 2]."""
+        dtype = self.stem.conv.weight.dtype
+        x: Tensor = self.stem(photos.to(dtype, memory_format=torch.channels_last))
+        return x
+
+
+class Classifier(nn.Module):
+    """The last layer of the chain: the mean over space, then one number per class."""
+
+    def __init__(self, classifier: nn.Linear) -> None:
+        super().__init__()
+        self.classifier = classifier
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, 1280, H, W] -> logits [B, 1000]."""
+        logits: Tensor = self.classifier(x.mean((2, 3)))
+        return logits.float()
+
 
 def from_checkpoint(tensors: Mapping[str, Tensor]) -> EfficientNetLite0:
     """Build the network from a checkpoint with the names of PyPI `efficientnet-lite-pytorch`, ready for inference.

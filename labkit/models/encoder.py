@@ -113,23 +113,79 @@ class Encoder(nn.Module):
 
     def forward(self, ids: Tensor) -> Tensor:
         """[B, L] -> [B, width]."""
-        require(
-            ids.ndim == 2 and ids.shape[1] <= self.shape.positions,
-            f"The ids have the shape {tuple(ids.shape)}",
-            f"Give [rows, tokens] with at most {self.shape.positions} tokens.",
-        )
-        mask = ids != 0
-        mask[:, 0] = True  # the first token of a sentence is never padding; a row without any token stays finite
+        mask = _mask(ids, self.shape.positions)
         x = self.embedding(ids)
         for layer in self.layers:
             x = layer(x, mask[:, None, None, :])
-        return functional.normalize(self._pool(x.float(), mask), dim=-1)
+        return functional.normalize(_pooled(x.float(), mask, self.shape.pooling), dim=-1)
 
-    def _pool(self, x: Tensor, mask: Tensor) -> Tensor:
-        if self.shape.pooling == "cls":
-            return x[:, 0]
-        weights = mask.unsqueeze(-1).float()
-        return (x * weights).sum(1) / weights.sum(1)
+    def chain(self) -> list[tuple[str, nn.Module]]:
+        """The network as layers from one value to the next, for cutting it: (x, mask) goes from layer to layer."""
+        blocks = ((f"layer{number}", Through(layer)) for number, layer in enumerate(self.layers))
+        return [
+            ("embedding", Enter(self.embedding, self.shape.positions)),
+            *blocks,
+            ("pool", Leave(self.shape.pooling)),
+        ]
+
+
+class Enter(nn.Module):
+    """The first layer of an encoder's chain: ids [B, L] -> x [B, L, width] and the mask of real tokens [B, L]."""
+
+    def __init__(self, embedding: Embedding, positions: int) -> None:
+        super().__init__()
+        self.embedding = embedding
+        self.positions = positions
+
+    def forward(self, ids: Tensor) -> tuple[Tensor, Tensor]:
+        """[B, L] -> [B, L, width], [B, L]."""
+        mask = _mask(ids, self.positions)
+        return self.embedding(ids), mask
+
+
+class Through(nn.Module):
+    """A layer in the middle of an encoder's chain: it passes the mask on."""
+
+    def __init__(self, layer: nn.Module) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, value: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+        """(x, mask) -> (x, mask)."""
+        x, mask = value
+        return self.layer(x, mask[:, None, None, :]), mask
+
+
+class Leave(nn.Module):
+    """The last layer of an encoder's chain: pools over the real tokens."""
+
+    def __init__(self, pooling: Literal["mean", "cls"]) -> None:
+        super().__init__()
+        self.pooling = pooling
+
+    def forward(self, value: tuple[Tensor, Tensor]) -> Tensor:
+        """(x, mask) -> unit vectors [B, width]."""
+        x, mask = value
+        return functional.normalize(_pooled(x.float(), mask, self.pooling), dim=-1)
+
+
+def _mask(ids: Tensor, positions: int) -> Tensor:
+    """[B, L] -> [B, L], True where a token is real."""
+    require(
+        ids.ndim == 2 and ids.shape[1] <= positions,
+        f"The ids have the shape {tuple(ids.shape)}",
+        f"Give [rows, tokens] with at most {positions} tokens.",
+    )
+    mask = ids != 0
+    mask[:, 0] = True  # the first token of a sentence is never padding; a row without any token stays finite
+    return mask
+
+
+def _pooled(x: Tensor, mask: Tensor, pooling: Literal["mean", "cls"]) -> Tensor:
+    if pooling == "cls":
+        return x[:, 0]
+    weights = mask.unsqueeze(-1).float()
+    return (x * weights).sum(1) / weights.sum(1)
 
 
 def from_tensors(tensors: Mapping[str, Tensor], shape: EncoderShape) -> Encoder:
