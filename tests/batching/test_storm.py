@@ -165,7 +165,8 @@ class Storm:
             except EngineClosed:
                 return
             self.futures[n] = future
-            future.add_done_callback(lambda _, n=n: self.note(n))
+            with suppress(SystemExit):
+                future.add_done_callback(lambda _, n=n: self.note(n))
             chance = rng.random()
             if chance < 0.15:
                 self.withdraw(n)
