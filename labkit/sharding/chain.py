@@ -19,7 +19,6 @@ from torch import nn
 
 from labkit.errors import SettingError, require
 from labkit.sharding.declared import declared_layers
-from labkit.sharding.exported import exported_layers
 
 __all__ = ["Chain", "Stage"]
 
@@ -81,6 +80,8 @@ class Chain:
             f"{type(model).__name__} is no nn.Sequential and declares no chain()",
             "Give an example of its input, so that it can be traced: Chain.of(model, example).",
         )
+        from labkit.sharding.exported import exported_layers  # loads torch.export, which a worker never needs
+
         traced = exported_layers(model, example)
         return cls(traced.names, traced.layers, traced.refusals, traced.carried)
 

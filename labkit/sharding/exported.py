@@ -24,8 +24,9 @@ from labkit.errors import SettingError
 from labkit.sharding.graph import Graph
 from labkit.sharding.nested import leaves, map_leaves, rows_of
 from labkit.sharding.piece import Piece
+from labkit.sharding.sample import resized
 
-__all__ = ["Traced", "exported_layers", "resized"]
+__all__ = ["Traced", "exported_layers"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,21 +70,6 @@ def exported_layers(model: Callable[..., Any], example: Any) -> Traced:
                 "It may use random numbers or outside state. Declare its blocks with a method chain().",
             )
     return Traced(graph.names, tuple(_pieces(graph, fixed_rows)), graph.refusals, graph.carried)
-
-
-def resized(value: Any, rows: int) -> Any:
-    """Repeat or drop rows of every tensor until there are so many.
-
-    >>> resized((torch.tensor([1, 2]), None), 3)
-    (tensor([1, 2, 1]), None)
-    """
-
-    def change(leaf: Any) -> Any:
-        if not isinstance(leaf, Tensor) or leaf.ndim == 0 or leaf.shape[0] == 0:
-            return leaf
-        return leaf[torch.arange(rows, device=leaf.device) % leaf.shape[0]]
-
-    return map_leaves(change, value)
 
 
 def _trace(whole: nn.Module, sample: Any) -> ExportedProgram:

@@ -19,13 +19,13 @@ from labkit.devices import find
 from labkit.devices.host import Busy
 from labkit.errors import require
 from labkit.sharding.chain import Chain
-from labkit.sharding.exported import resized
 from labkit.sharding.footprint import value_bytes, working_bytes
 from labkit.sharding.kept import Origin, keep, kept, origin
 from labkit.sharding.link import Link, measure_link
 from labkit.sharding.nested import leaves
 from labkit.sharding.problem import Floats, Problem, Tied
-from labkit.sharding.timing import cast, layer_times
+from labkit.sharding.sample import cast, resized
+from labkit.sharding.timing import layer_times
 
 __all__ = ["Profile", "profile"]
 

@@ -14,16 +14,7 @@ from labkit.devices import memory_free_bytes, synchronize
 from labkit.sharding.chain import Chain
 from labkit.sharding.nested import map_leaves
 
-__all__ = ["cast", "layer_times"]
-
-
-def cast(value: Any, dtype: torch.dtype | None) -> Any:
-    """Give all floating tensors of a value the type; None: leave them."""
-
-    def change(leaf: Any) -> Any:
-        return leaf.to(dtype) if isinstance(leaf, Tensor) and leaf.is_floating_point() else leaf
-
-    return value if dtype is None else map_leaves(change, value)
+__all__ = ["layer_times"]
 
 
 @torch.inference_mode()

@@ -7,9 +7,9 @@ from torch import nn
 
 from labkit.errors import SettingError
 from labkit.sharding.chain import Chain
-from labkit.sharding.exported import resized
 from labkit.sharding.footprint import value_bytes
 from labkit.sharding.nested import leaves
+from labkit.sharding.sample import resized
 
 
 class Skipping(nn.Module):
