@@ -24,7 +24,8 @@ class RequestRecord:
 
     `intended_s` is when the load generator meant to send it (for other callers: when it arrived); latency counts from
     there, so a generator that runs late cannot hide queueing. `ready_s` is the end of preprocessing, `started_s` the
-    start of the step that produced its answer, `step` that step's number (-1: none ran).
+    start of the step that produced its answer, `step` that step's number (-1: none ran). `copied_bytes` were copied on
+    the host for it: into staging memory, and as its share of putting batches together.
     """
 
     request: int

@@ -62,7 +62,8 @@ class StagingRing:
     def acquire(self) -> Slot:
         """Take the next free slot in ring order; a full ring answers with ordinary memory."""
         with self._lock:
-            index = self._busy.find(0, self._next)
+            # An empty ring begins anew at its start: the fewer batches cross its end, the fewer are copied.
+            index = self._busy.find(0, self._next if self.used else 0)
             if index < 0:
                 index = self._busy.find(0)
             if index < 0:

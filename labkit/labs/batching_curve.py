@@ -62,9 +62,9 @@ def _conclusion(settings: CurveSettings, rounds: list[dict[int, float]]) -> Iter
     curve, line = MeasuredCurve(tuple(sizes), tuple(middle)), LinearCurve.fit(sizes, middle)
     for size, ms in zip(sizes, middle, strict=True):
         yield Point("median", size, ms)
-        yield Point("fitted line", size, line(size))
+        yield Point("fit", size, line(size))
         yield Point("rows per second", size, 1000 * size / ms)
-        yield Point("worst wait: 2 S(b)", size, 2 * ms)
+        yield Point("2 S(b)", size, 2 * ms)
     best = best_batch(settings.slo_ms, curve, settings.cap)
     rate = saturation_rate(curve, settings.cap)
     yield Note(f"S(b) is about {line.base_ms:.1f} ms + {line.row_ms:.2f} ms per row (measured, fitted)")

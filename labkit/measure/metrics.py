@@ -80,7 +80,9 @@ DEFINITIONS: tuple[Definition, ...] = (
     Definition("shed_rate", "share", "(rejected + expired) / offered"),
     Definition("unwanted_share", "share", "executed requests whose answer nobody waited for any more / executed"),
     Definition(
-        "copied_bytes_per_request", "bytes", "bytes copied on the host (staging and collating) / executed requests"
+        "copied_bytes_per_request",
+        "bytes",
+        "bytes copied on the host for a request, in staging and collating / executed",
     ),
     Definition("lag_p99_ms", "ms", "99th percentile of the generator's lag: actual - intended send time"),
     Definition("window_s", "s", "length of the measured window; steps count if they start in it"),

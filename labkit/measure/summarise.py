@@ -59,7 +59,7 @@ def _summarise(run: Run, slo_ms: float | None) -> Metrics:
     ok, rejected, expired = (requests.count(outcome) for outcome in ("ok", "rejected", "expired"))
     within = ok if slo_ms is None else int((latencies_ms <= slo_ms).sum())
     executed, rows = int(requests.executed.sum()), compute.ok_sum(compute.rows)
-    copied = sum(column.copied_bytes.sum() for column in (requests, compute, prepare))
+    copied = requests.copied_bytes.sum()
     return Metrics(
         offered=run.offered,
         ok=ok,
