@@ -19,8 +19,10 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 __all__ = [
     "Bottleneck",
+    "Classifier",
     "ConvNorm",
     "EfficientNetLite0",
+    "Stem",
     "from_checkpoint",
 ]
 

@@ -23,7 +23,10 @@ __all__ = [
     "Embedding",
     "Encoder",
     "EncoderShape",
+    "Enter",
     "Layer",
+    "Leave",
+    "Through",
     "from_tensors",
 ]
 

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from labkit.errors import SettingError, Unavailable, require
 from labkit.sharding.chain import Chain
 
-__all__ = ["OnnxChain", "OnnxStage"]
+__all__ = ["OnnxChain", "OnnxGraph", "OnnxStage"]
 
 PRODUCTS = {"MatMul", "Gemm", "Einsum", "Attention", "MatMulInteger", "QLinearMatMul"}
 

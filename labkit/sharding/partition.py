@@ -24,7 +24,7 @@ from labkit.sharding.plan import Plan
 from labkit.sharding.price import price
 from labkit.sharding.problem import Floats, Problem
 
-__all__ = ["Objective", "Order", "partition"]
+__all__ = ["Objective", "Order", "Table", "partition"]
 
 Objective = Literal["throughput", "latency", "memory"]
 Order = Literal["given", "any"]
