@@ -16,7 +16,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from threading import Thread
 from types import TracebackType
-from typing import Any
+from typing import Any, cast
 
 from labkit.batching.collate import Lengths
 from labkit.batching.deadlines import Deadlines
@@ -26,6 +26,7 @@ from labkit.batching.group import Group
 from labkit.batching.intake import Intake, explained
 from labkit.batching.ledger import Ledger
 from labkit.batching.limits import Limits
+from labkit.batching.mailbox import Mailbox
 from labkit.batching.placement import place
 from labkit.batching.policy import Greedy, Policy
 from labkit.batching.pool import PoolSnapshot, StagingPool
@@ -33,7 +34,7 @@ from labkit.batching.request import Request, State
 from labkit.batching.stage import PrepareStage
 from labkit.batching.worker import Worker
 from labkit.engine import Snapshot
-from labkit.errors import DeadlineExceeded, EngineClosed, QueueFull, WorkerDied, require
+from labkit.errors import DeadlineExceeded, EngineClosed, QueueFull, SettingError, WorkerDied, require
 from labkit.records import Recorder, StepRecord
 
 __all__ = ["Batcher", "BatcherSnapshot"]
@@ -98,6 +99,7 @@ class Batcher:
         self.records = Recorder()
         self._numbers, self._prepared = itertools.count(), itertools.count()
         self._replaced = 0
+        self._mailbox: Mailbox | None = None
         self._ledger = Ledger(self.records)
         self._dispatcher = Dispatcher(limits, Greedy() if policy is None else policy, self._ledger)
         self._execution = Execution(self._dispatcher, self._ledger, self.records)
@@ -119,7 +121,7 @@ class Batcher:
         """Accept one row of work; see `Engine.submit`."""
         request = self._request(payload, intended_s, timeout_s, priority)
         self._accept([request])
-        return request.future
+        return cast("Future[Any]", request.future)
 
     def submit_many(
         self,
@@ -135,11 +137,16 @@ class Batcher:
         """
         requests = [self._request(payload, intended_s, timeout_s, priority) for payload in payloads]
         self._accept(requests)
-        return Group([request.future for request in requests])
+        return Group([cast("Future[Any]", request.future) for request in requests])
 
     def __call__(self, payload: Any, *, timeout_s: float | None = None, priority: int = 0) -> asyncio.Future[Any]:
         """`await batcher(payload)`: the answer, in a running event loop; cancelling it withdraws the request."""
-        return asyncio.wrap_future(self.submit(payload, timeout_s=timeout_s, priority=priority))
+        loop = asyncio.get_running_loop()
+        if self._mailbox is None or self._mailbox.loop is not loop:
+            self._mailbox = Mailbox(loop)
+        request = self._request(payload, None, timeout_s, priority, self._mailbox)
+        self._accept([request])
+        return cast("asyncio.Future[Any]", request.future)
 
     def warmup(self, payload: Any, sizes: Sequence[int] | None = None) -> None:
         """Run each batch size once on each worker's device, so that no request pays for a first time.
@@ -225,10 +232,18 @@ class Batcher:
     ) -> None:
         self.close(drain=error is None)
 
-    def _request(self, payload: Any, intended_s: float | None, timeout_s: float | None, priority: int) -> Request:
+    def _request(
+        self,
+        payload: Any,
+        intended_s: float | None,
+        timeout_s: float | None,
+        priority: int,
+        mailbox: Mailbox | None = None,
+    ) -> Request:
         arrived_s, limits = time.perf_counter(), self._dispatcher.limits
         limit_s = limits.timeout_s if timeout_s is None else timeout_s
-        require(limit_s > 0, f"timeout_s is {limit_s}; it must be positive", "Leave it out for no time limit.")
+        if not limit_s > 0:
+            raise SettingError(f"timeout_s is {limit_s}; it must be positive", "Leave it out for no time limit.")
         return Request(
             next(self._numbers),
             payload,
@@ -238,6 +253,7 @@ class Batcher:
             priority=priority,
             ageing_s=limits.ageing_s,
             on_cancel=self._cancelled,
+            mailbox=mailbox,
         )
 
     def _accept(self, requests: Sequence[Request]) -> None:

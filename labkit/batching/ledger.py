@@ -6,10 +6,8 @@ deadline, the sender who cancels, `close`. Whoever takes it out of the ledger is
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import InvalidStateError
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass
@@ -17,13 +15,11 @@ from threading import Condition, get_ident
 from typing import Any
 
 from labkit.batching.faults import Failure
-from labkit.batching.request import Answer, Request
+from labkit.batching.request import Request
 from labkit.errors import DeadlineExceeded
 from labkit.records import Outcome, Recorder, RequestRecord
 
 __all__ = ["Ledger", "Tally"]
-
-_log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -84,7 +80,7 @@ class Ledger:
         with self._claimed(requests, outcomes, [str(error) if error else "" for error in errors]) as claimed:
             for request, output, error in zip(requests, outputs, errors, strict=True):
                 if request.number in claimed:
-                    _deliver(request.future, output, error)
+                    request.future.deliver(output, error)
 
     def fail(self, requests: Sequence[Request], error: Exception) -> None:
         """Resolve each of `requests` with a copy of `error`: one that several threads raise mixes their traces."""
@@ -139,18 +135,3 @@ def _outcome(error: Exception | None) -> Outcome:
     if error is None:
         return "ok"
     return "expired" if isinstance(error, DeadlineExceeded) else "failed"
-
-
-def _deliver(future: Answer, output: Any, error: Exception | None) -> None:
-    future.forget()
-    try:
-        if error is None:
-            future.set_result(output)
-        else:
-            future.set_exception(error)
-    except InvalidStateError:
-        # Its sender cancelled in the same instant; the future says so already.
-        return
-    except BaseException:
-        # A callback of this future wants to end the thread. It must not take its neighbours' answers along.
-        _log.exception("a callback of a request's future raised")

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable, Hashable
+from concurrent.futures import InvalidStateError
 from enum import Enum
 from typing import Any
 
 from labkit.batching.future import Cancellable
+from labkit.batching.mailbox import LoopAnswer, Mailbox
 from labkit.batching.pool import Slot
 from labkit.records import Outcome, RequestRecord
 
 __all__ = ["Answer", "Request", "State", "size_bytes"]
+
+_log = logging.getLogger(__name__)
 
 
 class State(Enum):
@@ -40,6 +45,20 @@ class Answer(Cancellable[Any]):
     def forget(self) -> None:
         """Let go of the request, so that a kept answer keeps nothing else alive."""
         self._request = None
+
+    def deliver(self, output: Any, error: Exception | None) -> None:
+        """Become done, unless the sender cancelled in the same instant; whatever a callback raises is logged."""
+        self.forget()
+        try:
+            if error is None:
+                self.set_result(output)
+            else:
+                self.set_exception(error)
+        except InvalidStateError:
+            return
+        except BaseException:
+            # A callback of this future wants to end the thread. It must not take its neighbours' answers along.
+            _log.exception("a callback of a request's future raised")
 
 
 class Request:
@@ -84,6 +103,7 @@ class Request:
         priority: int,
         ageing_s: float,
         on_cancel: Callable[[Request], None],
+        mailbox: Mailbox | None = None,
     ) -> None:
         self.number = number
         self.payload = payload
@@ -104,7 +124,7 @@ class Request:
         self.computed_units = 0
         self.copied_bytes = 0
         self.step = -1
-        self.future = Answer(self, on_cancel)
+        self.future = Answer(self, on_cancel) if mailbox is None else LoopAnswer(self, on_cancel, mailbox)
 
     def free(self) -> None:
         """Let go of payload, row and staging slot."""
@@ -116,17 +136,18 @@ class Request:
     def record(self, outcome: Outcome, finished_s: float, error: str = "") -> RequestRecord:
         """Build the row that tells this request's whole story."""
         return RequestRecord(
-            request=self.number,
-            intended_s=self.intended_s,
-            arrived_s=self.arrived_s,
-            ready_s=self.ready_s,
-            started_s=self.started_s,
-            finished_s=finished_s,
-            outcome=outcome,
-            step=self.step,
-            priority=self.priority,
-            copied_bytes=self.copied_bytes,
-            error=error,
+            self.number,
+            self.intended_s,
+            self.arrived_s,
+            self.ready_s,
+            self.started_s,
+            finished_s,
+            outcome,
+            self.step,
+            1,
+            self.priority,
+            self.copied_bytes,
+            error,
         )
 
 

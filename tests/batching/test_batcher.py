@@ -622,3 +622,16 @@ def test_a_bad_argument_is_refused_before_any_thread_starts(bad):
 def test_a_time_limit_must_be_positive(limit_s):
     with Batcher(list) as batcher, pytest.raises(LabkitError, match="timeout_s"):
         batcher.submit(1, timeout_s=limit_s)
+
+
+def test_a_closed_loop_that_left_its_answers_behind_disturbs_nobody(gate):
+    """The worker's answer comes when the loop that waited for it is closed already."""
+    with Batcher(gate) as batcher:
+
+        async def leave():
+            batcher(1)
+            await asyncio.sleep(0)
+
+        asyncio.run(leave())
+        gate.open()
+        assert batcher.submit(2).result(20) == 2
