@@ -94,7 +94,7 @@ def bench(
     json: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the rows and checks as JSON.")] = None,
 ) -> None:
     """Run a benchmark and print its table; it fails only if it could not measure, not if a goal was missed."""
-    from labkit import bench as benches
+    import labkit.bench as benches
 
     if name is None:
         print("\n".join(benches.names()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -16,7 +17,11 @@ def main() -> None:
     sys.path[:] = [entry for entry in sys.path if Path(entry).resolve() != folder]
     sys.path.append(str(folder.parent))
     name, *arguments = sys.argv[1:]
-    import_module(f"peers.{name}").main(*arguments)
+    system = import_module(f"peers.{name}")
+    # A large package in memory makes every later garbage collection slow. What a system imports is not its cost.
+    gc.collect()
+    gc.freeze()
+    system.main(*arguments)
 
 
 # A server that spawns processes imports this file again in each of them; they must not start it anew.
