@@ -97,5 +97,5 @@ def _note(plan: CostPlan) -> str:
         f"No-op model: {plan.requests} requests in waves of {plan.in_flight}, each submitted at once and awaited; one "
         "wave more goes first and does not count. labkit is called by submit() and result(), and by await in an event "
         "loop as its peers are. The peers' model is a coroutine, their cheapest form; labkit's runs in its worker "
-        "thread. CPU time counts all threads of the process. What was imported is frozen out of garbage collection in each."
+        "thread. CPU time counts all threads of the process; garbage collection leaves out what was imported."
     )
