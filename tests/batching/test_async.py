@@ -2,7 +2,9 @@
 
 import asyncio
 import gc
+import math
 import random
+import sys
 import threading
 import weakref
 from collections import Counter
@@ -22,6 +24,16 @@ def settled(batcher):
     return len(batcher._ledger) == 0 and batcher._dispatcher.waiting == 0
 
 
+@pytest.fixture
+def _hasty():
+    """Threads take turns so often that what is not atomic shows."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+@pytest.mark.usefixtures("_hasty")
 def test_two_loops_in_two_threads_each_get_their_own_answers():
     with Batcher(lambda rows: [2 * row for row in rows]) as batcher:
         answers, strays = {}, []
@@ -182,7 +194,7 @@ def test_a_storm_of_callers_who_give_up_at_random_loses_nobody(seed):
                 answer = await asyncio.wait_for(
                     batcher(n, timeout_s=rng.choice([None, 0.001])), rng.choice([0.0, 0.0005, 20, 20])
                 )
-            except (TimeoutError, asyncio.TimeoutError):
+            except TimeoutError:
                 return "gave up"
             except EngineError as error:
                 return type(error)
@@ -205,7 +217,7 @@ def test_a_storm_of_callers_who_give_up_at_random_loses_nobody(seed):
     rows = batcher.records.requests()
     assert len({row.request for row in rows}) == len(rows) == 400
     assert settled(batcher)
-    assert not {row.request + 1 for row in rows if row.outcome == "cancelled" and row.step < 0} & executed
+    assert not {row.request + 1 for row in rows if row.outcome == "cancelled" and math.isnan(row.started_s)} & executed
 
 
 def test_a_caller_who_waits_for_company_can_be_freed_by_closing():
