@@ -35,6 +35,9 @@ __all__ = [
     "WaitUntil",
 ]
 
+# Threads wake up a little late.
+_MARGIN_S = 0.002
+
 
 @dataclass(frozen=True, slots=True)
 class View:
@@ -52,6 +55,13 @@ class View:
     oldest_s: float
     deadline_s: float
     service: ServiceModel
+
+    @property
+    def latest_s(self) -> float:
+        """When a batch of what waits must start to meet the earliest deadline (at once, while its time is unknown)."""
+        if math.isinf(self.deadline_s):
+            return math.inf
+        return self.deadline_s - self.service.high_s(min(self.rows, self.cap)) - _MARGIN_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +116,7 @@ class MaxWait:
     """Wait for a full batch, but let no request wait longer than `wait_ms` for company.
 
     The timer runs from the *oldest request's arrival*. A timer that starts when a worker gets free adds the wait to
-    every batch, even under load, where the batch has long been full.
+    every batch, even under load, where the batch has long been full. No request expires for the sake of company.
     """
 
     wait_ms: float
@@ -115,8 +125,8 @@ class MaxWait:
         require(0 <= self.wait_ms < 60_000, f"wait_ms is {self.wait_ms}; it must lie in 0..60000", "Give milliseconds.")
 
     def decide(self, view: View) -> Decision:
-        """Run when full or when the oldest has waited long enough."""
-        due_s = view.oldest_s + self.wait_ms / 1000
+        """Run when full, when the oldest has waited long enough, or when a deadline comes near."""
+        due_s = min(view.oldest_s + self.wait_ms / 1000, view.latest_s)
         if view.full or view.now_s >= due_s:
             return Run(min(view.rows, view.cap))
         return WaitUntil(due_s)

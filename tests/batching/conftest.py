@@ -7,6 +7,11 @@ from collections.abc import Callable, Iterator
 from threading import Event, Semaphore
 
 import pytest
+from hypothesis import settings
+
+# An example's time says nothing on a shared machine.
+settings.register_profile("shared", deadline=None)
+settings.load_profile("shared")
 
 PATIENCE_S = 20.0
 

@@ -71,6 +71,18 @@ def test_a_time_limit_does_not_wait_for_the_running_batch(gate, best_of):
     assert gate.batches == [["long"]]
 
 
+@pytest.mark.parametrize("policy", [MaxWait(50_000), FixedSize(8, max_wait_ms=50_000), PreferredSizes((8,), 50_000)])
+def test_no_request_expires_beside_an_idle_worker_for_the_sake_of_company(policy, best_of):
+    def attempt() -> bool:
+        with Batcher(list, policy=policy) as batcher:
+            for _ in range(3):
+                batcher._dispatcher.learn(None, 1, 1, 0.001)
+            wait([batcher.submit(n, timeout_s=0.2) for n in range(3)], 20)
+            return batcher.snapshot().ok == 3
+
+    best_of(4, attempt)
+
+
 def test_a_time_limit_that_passes_in_the_middle_of_a_batch_is_answered_at_once(gate):
     with Batcher(gate) as batcher:
         future = batcher.submit("slow", timeout_s=0.05)
