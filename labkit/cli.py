@@ -106,6 +106,25 @@ def bench(
 
 
 @app.command()
+def results(
+    name: Annotated[str | None, typer.Argument(help="Only those of this lab or report.")] = None,
+    newest: Annotated[int, typer.Option(min=1, help="How many to show.")] = 30,
+    csv: Annotated[Path | None, typer.Option(metavar="FILE", help="Write all rows as CSV.")] = None,
+    parquet: Annotated[Path | None, typer.Option(metavar="FILE", help="Write all rows as Parquet.")] = None,
+) -> None:
+    """Show the newest rows of the results store, or export them all."""
+    from labkit.measure import open_store
+    from labkit.measure.table import print_rows
+
+    store = open_store()
+    for file, export in ((csv, store.export_csv), (parquet, store.export_parquet)):
+        if file is not None:
+            print(f"{export(file)} rows in {file}")
+    if csv is None and parquet is None:
+        print_rows(store.rows(name=name, newest=newest), store.path)
+
+
+@app.command()
 def fetch() -> None:
     """Get the model files that no package carries into the cache folder."""
     from labkit.models.fetch import fetch_all

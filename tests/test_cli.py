@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 import labkit
 from labkit.cli import app
 from labkit.errors import MeasureError, Unavailable
+from labkit.measure import ResultRow, open_store
 
 RECORD = "from labkit.report import record_result\nrecord_result(verdict='It holds.', rows=rows)"
 
@@ -206,3 +207,14 @@ def test_nothing_heavy_is_loaded_to_say_the_version() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+def test_results_shows_and_exports_what_the_store_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LABKIT_RESULTS", str(tmp_path / "results.sqlite"))
+    empty = run("results")
+    assert (empty.exit_code, "No results" in empty.output) == (0, True)
+    open_store().add(ResultRow("lab", "p99", 52.0, "ms", "measured"))
+    assert "52" in run("results").output
+    exported = run("results", "--csv", tmp_path / "all.csv")
+    assert "1 rows" in exported.output
+    assert "p99" in (tmp_path / "all.csv").read_text()

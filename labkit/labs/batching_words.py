@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
 
 from labkit.labs.batching_study import CONTROL, Cell, Study
 from labkit.labs.point import Point
-from labkit.measure import LinearCurve
+from labkit.measure import LinearCurve, ResultRow
 
-__all__ = ["KEY_COLUMNS", "POLICY_COLUMNS", "doubts", "key_rows", "points", "policy_rows"]
+__all__ = ["KEY_COLUMNS", "POLICY_COLUMNS", "doubts", "key_rows", "points", "policy_rows", "result_rows"]
 
 KEY_COLUMNS = ("number", "value", "class")
 POLICY_COLUMNS = ("policy", "offered /s", "answered /s", "within the goal", "latency", "rows per batch", "holds")
@@ -47,6 +49,27 @@ def policy_rows(study: Study) -> list[tuple[str, ...]]:
         )
         for cell in study.cells
     ]
+
+
+def result_rows(study: Study) -> list[ResultRow]:
+    """Latency, throughput and attainment of every cell, for the results store."""
+    settings = {**asdict(study.settings), "policies": ", ".join(study.settings.policies)}
+    rows: list[ResultRow] = []
+    for cell in study.cells:
+        common: dict[str, Any] = {
+            "name": "90_report_batching",
+            "system": cell.policy,
+            "number_class": "measured",
+            "settings": {**settings, "rate_per_s": cell.rate_per_s},
+            "seed": study.settings.seed,
+            "device": study.device_name,
+        }
+        high = cell.high
+        interval: dict[str, Any] = {"low": high.low_ms, "high": high.high_ms, "samples": high.samples}
+        rows.append(ResultRow(metric=high.label, value=high.value_ms, unit="ms", **interval, **common))
+        rows.append(ResultRow(metric="achieved_per_s", value=cell.achieved_per_s, unit="1/s", **common))
+        rows.append(ResultRow(metric="attainment", value=cell.attainment, unit="share", **common))
+    return rows
 
 
 def points(study: Study) -> Iterator[Point]:

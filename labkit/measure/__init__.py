@@ -11,7 +11,7 @@ from labkit.measure.run import Run
 from labkit.measure.simulate import Simulated, simulate
 from labkit.measure.simulate_policy import simulate_policy
 from labkit.measure.statistics import Interval, Percentile, accept, bootstrap, minimum_samples, percentile
-from labkit.measure.store import ResultRow, Store
+from labkit.measure.store import ResultRow, Store, open_store
 from labkit.measure.summarise import summarise
 from labkit.measure.sweep import MaxRate, SweepPoint, geometric_rates, max_rate
 
@@ -49,6 +49,7 @@ __all__ = [
     "inoue_bound",
     "max_rate",
     "minimum_samples",
+    "open_store",
     "percentile",
     "ratio",
     "repeat",

@@ -26,10 +26,20 @@ from labkit.errors import MeasureError, Unavailable, require
 from labkit.measure.provenance import collect
 from labkit.measure.result import COLUMNS, ResultRow
 
-__all__ = ["ResultRow", "Store"]
+__all__ = ["ResultRow", "Store", "open_store"]
 
 SCHEMA_VERSION = 1
 BUSY_S = 30.0
+
+
+def open_store(path: str | Path | None = None) -> Store:
+    """The store at `path`; without one, the file named by `$LABKIT_RESULTS` or the one in labkit's cache folder."""
+    # devices loads torch, which reading a store at a given path does not need.
+    if path is None and not (path := os.environ.get("LABKIT_RESULTS")):
+        from labkit.devices import cache_dir
+
+        path = cache_dir() / "results.sqlite"
+    return Store(path)
 
 
 class Store:

@@ -9,7 +9,7 @@ from labkit.labs import batching_study, batching_words
 from labkit.labs.batching_study import CONTROL, Cell, Study, StudySettings, study
 from labkit.labs.policies import NO_BATCHING
 from labkit.labs.subject import Subject
-from labkit.measure import MeasuredCurve, Metrics, percentile, summarise
+from labkit.measure import MeasuredCurve, Metrics, Store, percentile, summarise
 from labkit.records import RequestRecord
 
 
@@ -100,3 +100,14 @@ def test_a_stopped_study_raises_instead_of_reporting_half(tiny: Subject, monkeyp
 def test_too_short_a_study_is_refused_with_its_limit() -> None:
     with pytest.raises(SettingError, match="seconds is 5"):
         StudySettings(seconds=5)
+
+
+def test_every_cell_goes_into_the_results_store_with_its_settings(tmp_path) -> None:
+    store = Store(tmp_path / "results.sqlite")
+    store.add(*batching_words.result_rows(_study(_cell("greedy", 20.0, 50.0), _cell("max wait", 80.0, 90.0))))
+    rows = store.rows(metric="attainment")
+    assert [(row.system, row.value, row.settings["rate_per_s"]) for row in rows] == [
+        ("greedy", 1.0, 20.0),
+        ("max wait", 1.0, 80.0),
+    ]
+    assert {row.value for row in store.rows(system="greedy", metric="p90")} <= {50.0}
