@@ -141,10 +141,11 @@ class Batcher:
 
     def __call__(self, payload: Any, *, timeout_s: float | None = None, priority: int = 0) -> asyncio.Future[Any]:
         """`await batcher(payload)`: the answer, in a running event loop; cancelling it withdraws the request."""
-        loop = asyncio.get_running_loop()
-        if self._mailbox is None or self._mailbox.loop is not loop:
-            self._mailbox = Mailbox(loop)
-        request = self._request(payload, None, timeout_s, priority, self._mailbox)
+        loop, mailbox = asyncio.get_running_loop(), self._mailbox
+        if mailbox is None or mailbox.loop is not loop:
+            # Kept in a name of its own: another thread's loop may replace the attribute at any moment.
+            self._mailbox = mailbox = Mailbox(loop)
+        request = self._request(payload, None, timeout_s, priority, mailbox)
         self._accept([request])
         return cast("asyncio.Future[Any]", request.future)
 

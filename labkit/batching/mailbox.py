@@ -25,13 +25,16 @@ class Mailbox:
 
     def put(self, answer: LoopAnswer, output: Any, error: Exception | None) -> None:
         """Leave an answer; any thread."""
+        if self.loop.is_closed():
+            self._letters.clear()
+            return
         self._letters.append((answer, output, error))
         if not self._called:
             self._called = True
             try:
                 self.loop.call_soon_threadsafe(self._empty)
             except RuntimeError:
-                # The loop is closed, and with it all who waited in it.
+                # The loop was closed just now, and with it all who waited in it.
                 self._letters.clear()
 
     def _empty(self) -> None:
@@ -70,7 +73,9 @@ class LoopAnswer(asyncio.Future[Any]):
         if error is None:
             self.set_result(output)
         else:
-            self.set_exception(error)
+            # A coroutine cannot raise StopIteration and a future refuses it; the letters behind it must still be read.
+            stop = isinstance(error, StopIteration)
+            self.set_exception(RuntimeError(f"the answer was {error!r}") if stop else error)
 
     def cancel(self, msg: Any = None) -> bool:
         """Withdraw the request; its answer, should it run already, is dropped."""

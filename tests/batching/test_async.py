@@ -158,6 +158,33 @@ def test_each_kind_of_fault_reaches_the_one_who_awaits(gate):
     assert rows_by_outcome(batcher) == {"ok": 2, "failed": 2, "expired": 1, "rejected": 1}
 
 
+def test_an_answer_that_no_coroutine_can_raise_does_not_hold_up_its_neighbours(gate):
+    async def main():
+        tasks = [asyncio.ensure_future(_call(batcher, n)) for n in range(4)]
+        await asyncio.sleep(0)
+        gate.open()
+        return await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), 20)
+
+    with Batcher(lambda rows: [StopIteration() if row == 1 else row for row in gate(rows)]) as batcher:
+        batcher.submit("running")
+        gate.wait_begun()
+        answers = asyncio.run(main())
+    assert [answers[n] for n in (0, 2, 3)] == [0, 2, 3]
+    assert "StopIteration" in str(answers[1])
+
+
+def test_answers_for_a_closed_loop_are_not_kept(gate):
+    async def main():
+        batcher("lost")
+        await asyncio.to_thread(gate.wait_begun)
+
+    with Batcher(gate) as batcher:
+        asyncio.run(main())
+        gate.open()
+        batcher.submit("after").result(20)
+        assert not batcher._mailbox._letters
+
+
 def test_withdrawn_calls_are_never_executed_and_leave_at_once(gate):
     async def main():
         tasks = [asyncio.ensure_future(_call(batcher, n)) for n in range(50)]
