@@ -97,12 +97,12 @@ class Batcher:
         require(prepare_threads >= 1, f"prepare_threads is {prepare_threads}; it must be at least 1", "Give a count.")
         limits = Limits(max_rows, max_cost, sizes, max_queue, max_queue_bytes, ageing_s, timeout_s, isolate)
         self.records = Recorder()
-        self._numbers, self._prepared = itertools.count(), itertools.count()
+        self._numbers, self._steps = itertools.count(), itertools.count()
         self._replaced = 0
         self._mailbox: Mailbox | None = None
         self._ledger = Ledger(self.records)
         self._dispatcher = Dispatcher(limits, Greedy() if policy is None else policy, self._ledger)
-        self._execution = Execution(self._dispatcher, self._ledger, self.records)
+        self._execution = Execution(self._dispatcher, self._ledger, self.records, self._steps)
         self._deadlines = Deadlines(self._expire, name)
         runners = place(model, device, instances)
         pool = StagingPool(_SLOTS_PER_ROW * max_rows, pinned=any(one.device.startswith("cuda") for one in runners))
@@ -296,7 +296,7 @@ class Batcher:
         begun_s = time.perf_counter()
         made = self._make_ready(request)
         step = StepRecord(
-            step=next(self._prepared),
+            step=next(self._steps),
             stage="prepare",
             worker=0,
             device="cpu",

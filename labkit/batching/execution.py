@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from labkit.batching.dispatcher import Dispatcher
@@ -19,13 +18,13 @@ __all__ = ["Execution"]
 
 
 class Execution:
-    """Runs batches for all workers of one batcher."""
+    """Runs batches for all workers of one batcher; `steps` numbers them."""
 
-    def __init__(self, dispatcher: Dispatcher, ledger: Ledger, recorder: Recorder) -> None:
+    def __init__(self, dispatcher: Dispatcher, ledger: Ledger, recorder: Recorder, steps: Iterator[int]) -> None:
         self._dispatcher = dispatcher
         self._ledger = ledger
         self._recorder = recorder
-        self._steps = itertools.count()
+        self._steps = steps
 
     def run(self, worker: Worker, requests: Sequence[Request]) -> None:
         """Answer every request of a batch, with its output or with its own error."""

@@ -155,8 +155,10 @@ class MemoryCap:
         return rows if limit is None else min(limit, rows)
 
     def exceeded(self, rows: int) -> None:
-        """Learn that `rows` did not fit."""
-        fits = max(1, rows // 2)
+        """Learn that `rows` did not fit. One row that does not fit alone says nothing about batches of others."""
+        if rows == 1:
+            return
+        fits = rows // 2
         self._limit = fits if self._limit is None else min(self._limit, fits)
         self._good = 0
 

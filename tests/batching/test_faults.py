@@ -161,7 +161,7 @@ class TestMemoryCap:
         for short, rows in history:
             if short:
                 cap.exceeded(rows)
-                bound, good = min(bound, max(1, rows // 2)), 0
+                bound, good = (min(bound, rows // 2), 0) if rows > 1 else (bound, good)
             else:
                 cap.succeeded(rows)
                 good += rows >= bound
@@ -173,3 +173,12 @@ class TestMemoryCap:
         cap = MemoryCap()
         cap.exceeded(32)
         assert (cap.within(4), cap.within(64)) == (4, 16)
+
+
+def test_a_row_that_is_too_large_alone_does_not_shrink_the_batches_of_others():
+    cap = MemoryCap()
+    cap.exceeded(1)
+    assert cap.within(32) == 32
+    cap.exceeded(8)
+    cap.exceeded(1)
+    assert cap.within(32) == 4
