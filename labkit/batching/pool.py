@@ -4,11 +4,14 @@ Each row shape has one preallocated block `[slots, *shape]`, used as a ring. Pre
 slot; a batch of consecutive slots is a *view* of the block. Only a batch with a gap (a cancelled neighbour, a priority
 that overtook, the end of the ring) is gathered by one copy, and the bytes of that copy are counted.
 
-On CUDA the block is page-locked, so that copies to the device run beside its computation.
+On the host the block is shared memory; for CUDA it is page-locked, so that copies to the device run beside its
+computation.
 """
 
 from __future__ import annotations
 
+import math
+import mmap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from threading import Lock
@@ -49,8 +52,7 @@ class StagingRing:
     """The slots of one row shape and dtype."""
 
     def __init__(self, slots: int, shape: tuple[int, ...], dtype: torch.dtype, *, pinned: bool = False) -> None:
-        # Zeros, not garbage: a row of token ids that was never written must still be valid ids.
-        self.block = torch.zeros((slots, *shape), dtype=dtype, pin_memory=pinned)
+        self.block = _block((slots, *shape), dtype, pinned)
         self.row_bytes = self.block[0].nbytes
         self.peak = 0
         self.used = 0
@@ -81,6 +83,18 @@ class StagingRing:
             with self._lock:
                 self._busy[index] = 0
                 self.used -= 1
+
+
+def _block(shape: tuple[int, ...], dtype: torch.dtype, pinned: bool) -> torch.Tensor:
+    """Zeros, not garbage: a row of token ids that was never written must still be valid ids.
+
+    On the host it is an anonymous shared mapping: a page counts only once it is written, and a forked worker sees the
+    same rows.
+    """
+    if pinned or not math.prod(shape):
+        return torch.zeros(shape, dtype=dtype, pin_memory=pinned)
+    memory = mmap.mmap(-1, math.prod(shape) * dtype.itemsize)
+    return torch.frombuffer(memory, dtype=dtype).view(shape)
 
 
 def side_by_side(slots: Sequence[Slot]) -> bool:

@@ -1,5 +1,6 @@
 """Staging slots: never handed out twice, counted exactly."""
 
+import os
 import threading
 from collections import Counter
 
@@ -8,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from labkit.batching.pool import StagingPool, side_by_side
+from labkit.batching.pool import StagingPool, StagingRing, side_by_side
 
 F32 = torch.float32
 
@@ -109,3 +110,15 @@ def test_threads_never_share_a_slot():
 @pytest.mark.parametrize("dtype", [torch.int64, torch.bool, torch.bfloat16])
 def test_a_slot_that_was_never_written_holds_zeros(dtype):
     assert not StagingPool(2).acquire((5,), dtype).tensor.any()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_a_forked_worker_writes_into_the_same_rows():
+    ring = StagingRing(4, (3,), torch.float32)
+    slot = ring.acquire()
+    child = os.fork()
+    if child == 0:
+        slot.tensor.numpy()[:] = 7.0  # numpy, since a forked torch may not start threads
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    assert slot.tensor.tolist() == [7.0, 7.0, 7.0]
