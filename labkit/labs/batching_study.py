@@ -17,7 +17,7 @@ import numpy as np
 from labkit.batching import Batcher
 from labkit.errors import MeasureError, require
 from labkit.labs.batching_curve import measure, sizes_up_to
-from labkit.labs.policies import NO_BATCHING, policy
+from labkit.labs.policies import NO_BATCHING, POLICIES, policy
 from labkit.labs.subject import Subject, subject
 from labkit.measure import (
     MeasuredCurve,
@@ -51,7 +51,7 @@ class StudySettings:
     seconds: float = 60.0
     cap: int = 16
     wait_ms: float = 10.0
-    policies: tuple[str, ...] = (NO_BATCHING, "greedy", "max wait", "deferral", CONTROL)
+    policies: tuple[str, ...] = (*POLICIES, CONTROL)
     seed: int = 1
 
     def __post_init__(self) -> None:

@@ -31,7 +31,7 @@ def nbval() -> Nbval:
 
     def run(path: Path, *options: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "pytest", str(path), *(options or ("--nbval-lax",))]
-        command += ["--nbval-current-env", "--nbval-cell-timeout=120", "--nbval-kernel-startup-timeout=60"]
+        command += ["--nbval-current-env", "--nbval-cell-timeout=300", "--nbval-kernel-startup-timeout=60"]
         command += ["-q", "-p", "nbval_rules", "-p", "no:cacheprovider", "-o", "addopts=", "--timeout=600"]
         search = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])
         environment = {**os.environ, "LABKIT_MODE": "headless", "PYTHONPATH": search}
