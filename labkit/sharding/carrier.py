@@ -1,0 +1,105 @@
+"""What carries workers and values: processes with shared memory, or threads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import torch
+
+from labkit.errors import UnknownName
+from labkit.sharding.hand import Store
+from labkit.sharding.job import LayerRef
+from labkit.sharding.nursery import hatch
+from labkit.sharding.remote import Remote
+from labkit.sharding.ring import Ring
+from labkit.sharding.threads import Cabinet, ThreadRemote
+from labkit.sharding.weights import Weights
+
+__all__ = ["Carrier", "make_carrier"]
+
+
+class Carrier(Protocol):
+    """Starts workers, and keeps layers and values where they can reach them."""
+
+    @property
+    def store(self) -> Store:
+        """Where values lie between stages."""
+        ...
+
+    @property
+    def refs(self) -> tuple[LayerRef, ...]:
+        """Where each layer lies."""
+        ...
+
+    @property
+    def weights(self) -> int:
+        """The number of the segment with the layers."""
+        ...
+
+    def on_drop(self, tell: Callable[[int], None]) -> None:
+        """Have `tell` called with each slot that no longer exists."""
+        ...
+
+    def start(self, name: str) -> Remote:
+        """Start a worker; it is ready to be told things when this returns."""
+        ...
+
+    def close(self) -> None:
+        """Give all memory back."""
+        ...
+
+
+class Processes:
+    """Worker processes; values in shared-memory slots, layers in one shared segment."""
+
+    def __init__(self, layers: Sequence[Any], dtypes: Sequence[torch.dtype | None]) -> None:
+        self.store = Ring()
+        self._packed = Weights(layers, dtypes, self.store.new_segment)
+        self.refs = self._packed.refs
+        self.weights = self._packed.segment.number
+
+    def on_drop(self, tell: Callable[[int], None]) -> None:
+        """See `Carrier`."""
+        self.store.on_drop = tell
+
+    def start(self, name: str) -> Remote:
+        """See `Carrier`."""
+        remote = hatch(name)
+        self._packed.segment.hand_to(remote.connection, private=True)
+        return remote
+
+    def close(self) -> None:
+        """See `Carrier`."""
+        self.store.close()
+        self._packed.segment.close()
+
+
+class Threads:
+    """Worker threads; values and layers are passed by reference."""
+
+    weights = -1
+
+    def __init__(self, layers: Sequence[Any], dtypes: Sequence[torch.dtype | None]) -> None:
+        self.store = Cabinet(layers, dtypes)
+        self.refs = self.store.refs
+
+    def on_drop(self, tell: Callable[[int], None]) -> None:
+        """See `Carrier`; here no slot is ever mapped."""
+
+    def start(self, name: str) -> Remote:
+        """See `Carrier`."""
+        return ThreadRemote(self.store, name)
+
+    def close(self) -> None:
+        """See `Carrier`."""
+        self.store.close()
+
+
+def make_carrier(name: str, layers: Sequence[Any], dtypes: Sequence[torch.dtype | None]) -> Carrier:
+    """Make the carrier called `name`: "process" or "thread"; raises `UnknownName`."""
+    if name == "process":
+        return Processes(layers, dtypes)
+    if name == "thread":
+        return Threads(layers, dtypes)
+    raise UnknownName.among("carrier", name, ["process", "thread"])

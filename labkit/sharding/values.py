@@ -1,0 +1,159 @@
+"""Any value as one run of bytes in shared memory: tensors of every shape, dtype and stride, and whatever holds them.
+
+    | meta length | meta: pickle without its tensors | tensor 0 | tensor 1 | array 2 | ...
+                                                       each aligned to 64 bytes
+
+The structure (tuples, dicts, None, dataclasses, plain values) is pickled; tensors and arrays are lifted out of it and
+copied once, straight into place. Nothing about the value is agreed beforehand: each one says what it is, so shapes
+may change from one to the next.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import pickle
+import struct
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+
+__all__ = ["Parcel", "TensorSpec", "dense_stride", "is_plain", "pack", "unpack", "view"]
+
+_ALIGNMENT = 64
+_LENGTHS = struct.Struct("<QQ")
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
+
+
+class TensorSpec(NamedTuple):
+    """Where a tensor lies, counted from the start of the data, and how it is read."""
+
+    offset: int
+    dtype: torch.dtype
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes that it takes."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
+
+class Parcel:
+    """A value that is ready to be written: its meta bytes, and the pieces to be copied behind them."""
+
+    def __init__(self, meta: bytes, packer: _Packer) -> None:
+        self._meta, self._tensors, self._arrays = meta, packer.tensors, packer.arrays
+        self._start = _aligned(_LENGTHS.size + len(meta))
+        self.total_bytes = self._start + packer.data_bytes
+
+    def write(self, memory: memoryview) -> None:
+        """Copy everything into `memory`, which must hold `total_bytes`."""
+        _LENGTHS.pack_into(memory, 0, len(self._meta), self.total_bytes)
+        memory[_LENGTHS.size : _LENGTHS.size + len(self._meta)] = self._meta
+        for spec, tensor in self._tensors:
+            view(memory, self._start, spec).copy_(tensor)
+        for offset, array in self._arrays:
+            raw = array.raw()
+            memory[self._start + offset : self._start + offset + raw.nbytes] = raw
+
+
+def pack(value: Any) -> Parcel:
+    """Take `value` apart for writing; raises what pickle raises for something that cannot be pickled.
+
+    >>> memory = memoryview(bytearray(1024))
+    >>> pack({"ids": torch.tensor([[1, 2], [3, 4]]).T, "mask": None}).write(memory)
+    >>> unpack(memory)
+    {'ids': tensor([[1, 3],
+            [2, 4]]), 'mask': None}
+    """
+    stream = io.BytesIO()
+    packer = _Packer(stream)
+    packer.dump(value)
+    specs = [spec for spec, _ in packer.tensors]
+    spans = [(offset, array.raw().nbytes) for offset, array in packer.arrays]
+    return Parcel(pickle.dumps((specs, spans, stream.getvalue()), protocol=5), packer)
+
+
+def unpack(memory: memoryview, own: Callable[[torch.Tensor], torch.Tensor] = torch.clone) -> Any:
+    """Read the value at the start of `memory`.
+
+    `own` turns a view of the memory into a tensor that the receiver may keep: a copy by default, a copy to another
+    device for a stage there.
+    """
+    meta_bytes, _ = _LENGTHS.unpack_from(memory)
+    specs, spans, body = pickle.loads(memory[_LENGTHS.size : _LENGTHS.size + meta_bytes])
+    start = _aligned(_LENGTHS.size + meta_bytes)
+    tensors = [own(view(memory, start, spec)) for spec in specs]
+    arrays = [bytearray(memory[start + at : start + at + size]) for at, size in spans]
+    return _Unpacker(io.BytesIO(body), tensors, arrays).load()
+
+
+def view(memory: memoryview, start: int, spec: TensorSpec) -> torch.Tensor:
+    """Lay a tensor over shared memory, without a copy."""
+    if spec.size_bytes == 0:
+        return torch.empty(spec.shape, dtype=spec.dtype)
+    raw = torch.frombuffer(memory, dtype=torch.uint8, count=spec.size_bytes, offset=start + spec.offset)
+    return raw.view(spec.dtype).as_strided(spec.shape, spec.stride)
+
+
+def is_plain(value: Any) -> bool:
+    """Whether `value` is an ordinary dense tensor, whose bytes can be copied; others are pickled whole."""
+    return (
+        type(value) in _PLAIN
+        and value.layout is torch.strided
+        and value.device.type != "meta"
+        and not (value.is_quantized or value.is_nested)
+    )
+
+
+def dense_stride(tensor: torch.Tensor) -> tuple[int, ...]:
+    """The strides of its copy: its own if it is dense in some order of axes (channels last, say), else contiguous."""
+    if tensor.is_contiguous():
+        return tuple(tensor.stride())
+    return tuple(torch.empty_like(tensor, device="meta").stride())
+
+
+def _aligned(size_bytes: int) -> int:
+    return -(-size_bytes // _ALIGNMENT) * _ALIGNMENT
+
+
+class _Packer(pickle.Pickler):
+    """Pickles structure; lays tensors and arrays out one behind the other instead."""
+
+    def __init__(self, stream: io.BytesIO) -> None:
+        super().__init__(stream, protocol=5, buffer_callback=self._lift)
+        self.tensors: list[tuple[TensorSpec, torch.Tensor]] = []
+        self.arrays: list[tuple[int, pickle.PickleBuffer]] = []
+        self.data_bytes = 0
+        self._seen: dict[int, int] = {}
+
+    def persistent_id(self, value: Any) -> int | None:
+        """Number the tensors; one that occurs twice is carried once and stays one."""
+        if not is_plain(value):
+            return None
+        known = self._seen.get(id(value))
+        if known is None:
+            known = self._seen[id(value)] = len(self.tensors)
+            offset = self._place(value.numel() * value.element_size())
+            spec = TensorSpec(offset, value.dtype, tuple(value.shape), dense_stride(value))
+            self.tensors.append((spec, value.detach()))
+        return known
+
+    def _lift(self, buffer: pickle.PickleBuffer) -> None:
+        self.arrays.append((self._place(buffer.raw().nbytes), buffer))
+
+    def _place(self, size_bytes: int) -> int:
+        offset = _aligned(self.data_bytes)
+        self.data_bytes = offset + size_bytes
+        return offset
+
+
+class _Unpacker(pickle.Unpickler):
+    def __init__(self, stream: io.BytesIO, tensors: list[torch.Tensor], arrays: list[bytearray]) -> None:
+        super().__init__(stream, buffers=arrays)
+        self._tensors = tensors
+
+    def persistent_load(self, number: int) -> torch.Tensor:
+        return self._tensors[number]
