@@ -15,7 +15,7 @@ from labkit.report.parameters import declared
 Nbval = Callable[..., subprocess.CompletedProcess[str]]
 
 # A report measures for as long as its parameter says; a test need not wait for good statistics.
-SHORT = {"seconds": 15.0}
+SHORT = {"seconds": 10.0}
 FORBIDDEN = {
     "display_id": "an update of a plotly figure by display_id is ignored in JupyterLab",
     "ui_events": "polling loops are dead on ipykernel 7",
@@ -83,8 +83,12 @@ def test_a_notebook_runs_as_a_report(notebook: Path, tmp_path: Path, monkeypatch
 @pytest.mark.notebooks
 @pytest.mark.timeout(300)
 def test_a_notebook_runs_by_nbval(
-    notebook: Path, nbval: Nbval, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    notebook: Path,
+    nbval: Nbval,
+    shortened: Callable[[Path, Path], Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("LABKIT_RESULTS", str(tmp_path / "results.sqlite"))
-    done = nbval(notebook)
+    done = nbval(shortened(notebook, tmp_path))
     assert done.returncode == 0, done.stdout[-4000:]
