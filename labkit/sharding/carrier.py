@@ -16,7 +16,7 @@ from labkit.sharding.ring import Ring
 from labkit.sharding.threads import Cabinet, ThreadRemote
 from labkit.sharding.weights import Weights
 
-__all__ = ["Carrier", "make_carrier"]
+__all__ = ["Carrier", "Processes", "Threads", "make_carrier"]
 
 
 class Carrier(Protocol):

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from labkit.sharding.copying import cloned
 from labkit.sharding.nested import map_leaves
 
 __all__ = ["Lane", "cast", "kept"]
@@ -47,7 +48,7 @@ class Lane:
 
     def own(self, tensor: torch.Tensor) -> torch.Tensor:
         """Copy a view of shared memory to this device."""
-        return tensor.clone() if self._module is None else tensor.to(self.device, non_blocking=True)
+        return cloned(tensor) if self._module is None else tensor.to(self.device, non_blocking=True)
 
     def move(self, value: Any) -> Any:
         """Bring all tensors of `value` here; what is here already is not copied."""

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from labkit.errors import SettingError
+from labkit.sharding.copying import stacked
 
 __all__ = ["Leaf", "join", "leaves", "map_leaves", "rows_of", "split"]
 
@@ -113,7 +114,7 @@ def join(parts: Sequence[Any], rows: Sequence[int | None]) -> Any:
 def _join_leaves(parts: Sequence[Any], rows: Sequence[int | None]) -> Any:
     first = parts[0]
     if all(part.ndim and part.shape[0] == count for part, count in zip(parts, rows, strict=True)):
-        return torch.cat(list(parts)) if isinstance(first, torch.Tensor) else np.concatenate(parts)
+        return stacked(parts) if isinstance(first, torch.Tensor) else np.concatenate(parts)
     same = torch.equal if isinstance(first, torch.Tensor) else np.array_equal
     if all(same(part, first) for part in parts):
         return first

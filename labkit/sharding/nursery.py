@@ -24,7 +24,7 @@ from labkit.sharding.worker import main
 
 __all__ = ["ProcessRemote", "hatch", "stop_fork_server"]
 
-_PRELOADED = ("torch", "labkit.sharding.worker")
+_PRELOADED = ("torch", "labkit.sharding.preload")
 _HAS_FORK_SERVER = "forkserver" in multiprocessing.get_all_start_methods()
 
 

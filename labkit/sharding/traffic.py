@@ -14,12 +14,11 @@ import time
 from bisect import insort
 from collections import deque
 from collections.abc import Callable, Sequence
-from heapq import heappop, heappush
-from itertools import count
+from heapq import heapify, heappop, heappush
 from typing import Any
 
 from labkit.errors import DeadlineExceeded, LabkitError, ModelFailed, WorkerDied
-from labkit.records import Recorder, StepOutcome, StepRecord
+from labkit.records import Recorder, StepOutcome
 from labkit.sharding.crew import Crew
 from labkit.sharding.failure import stage_failed
 from labkit.sharding.hand import Flight, Hand, Seat, Store
@@ -30,10 +29,12 @@ from labkit.sharding.patience import Expectations
 from labkit.sharding.request import Microbatch, Request
 from labkit.sharding.sequence import SequenceState
 from labkit.sharding.settings import Settings
+from labkit.sharding.steps import StepLog
 
 __all__ = ["Traffic"]
 
 _UNKNOWN_S = 0.05
+_SWEEP_AT = 1024
 _REMEDY = "Give the request more time, or send fewer at once."
 
 
@@ -50,9 +51,9 @@ class Traffic:
         stateful: Sequence[bool],
         settings: Settings,
     ) -> None:
-        self._crew, self._store, self._ledger, self._records = crew, store, ledger, records
+        self._crew, self._store, self._ledger = crew, store, ledger
         self._expectations, self._stateful, self._settings = expectations, stateful, settings
-        self._steps = count()
+        self._steps = StepLog(records, settings.microbatch_rows, self._queued_rows)
         self._pending: list[tuple[float, int, Request]] = []
         self._deadlines: list[tuple[float, int, Request]] = []
         self._ready: list[Microbatch] = []
@@ -66,17 +67,27 @@ class Traffic:
         layers = self._crew.layout.layers_of(stage)
         return sum(microbatch.at in layers for microbatch in self._ready)
 
+    def _queued_rows(self, first: int, last: int) -> int:
+        return sum(microbatch.rows for microbatch in self._ready if first <= microbatch.at < last)
+
     def accept(self, request: Request) -> None:
         """Let a request wait for its turn."""
         self._ledger.open(request)
         self.waiting += 1
         if request.deadline_s < math.inf:
-            heappush(self._deadlines, (request.deadline_s, request.number, request))
+            self._watch(request)
         if request.sequence is None:
             self._queue(request)
             return
         request.sequence.waiting.append(request)
         self._queue(request.sequence.start())
+
+    def _watch(self, request: Request) -> None:
+        if len(self._deadlines) > _SWEEP_AT + 2 * len(self._ledger):
+            # Long deadlines of requests that were answered quickly would pile up here.
+            self._deadlines = [entry for entry in self._deadlines if not entry[2].done]
+            heapify(self._deadlines)
+        heappush(self._deadlines, (request.deadline_s, request.number, request))
 
     def _queue(self, request: Request | None) -> None:
         if request is not None:
@@ -165,7 +176,7 @@ class Traffic:
         if flight is None:
             return
         microbatch, request = flight.microbatch, flight.microbatch.request
-        step = self._record(hand, flight, message.started_s, message.finished_s, "ok", message)
+        step = self._steps.add(hand, flight, message.started_s, message.finished_s, "ok", message)
         self._expectations.add(flight.kind, message.finished_s - message.started_s)
         self._written[flight.last] = max(message.written_bytes, self._written.get(flight.last, 0) * 9 // 10)
         if flight.kind in hand.warm and not microbatch.replay:
@@ -240,7 +251,7 @@ class Traffic:
             self._rebuild(microbatch)
             return
         outcome: StepOutcome = "out_of_memory" if message.kind == "out_of_memory" else "failed"
-        request.step = self._record(hand, flight, message.started_s, message.finished_s, outcome)
+        request.step = self._steps.add(hand, flight, message.started_s, message.finished_s, outcome)
         self._end(microbatch, flight.target)
         self.fail(request, stage_failed(message, self._crew.describe(hand)))
 
@@ -270,7 +281,7 @@ class Traffic:
         flights, hand.jobs = list(hand.jobs), deque()
         if blamed is not None:
             blamed.microbatch.killed.append(hand.seat.number if hand.seat else -1)
-            self._record(hand, blamed, hand.clock_s, time.perf_counter(), "failed")
+            self._steps.add(hand, blamed, hand.clock_s, time.perf_counter(), "failed")
         for flight in flights:
             if flight.microbatch.request.done:
                 self._end(flight.microbatch, flight.target)
@@ -335,33 +346,6 @@ class Traffic:
             self._store.free(slot)
         microbatch.slot = -1
         self._under_way -= 1
-
-    def _record(
-        self,
-        hand: Hand,
-        flight: Flight,
-        started_s: float,
-        finished_s: float,
-        outcome: StepOutcome,
-        done: Done | None = None,
-    ) -> int:
-        step, microbatch = next(self._steps), flight.microbatch
-        row = StepRecord(
-            step=step,
-            stage=f"stage{flight.key.stage}",
-            worker=hand.seat.number if hand.seat else -1,
-            device=hand.seat.device if hand.seat else "",
-            started_s=started_s,
-            finished_s=finished_s,
-            rows=microbatch.rows,
-            cap=self._settings.microbatch_rows or microbatch.rows,
-            outcome=outcome,
-            queued_rows=sum(one.rows for one in self._ready if flight.first <= one.at < flight.last),
-            copied_bytes=microbatch.source_bytes + done.written_bytes if done else 0,
-            collate_s=done.moved_s if done else 0.0,
-        )
-        self._records.add_steps([row])
-        return step
 
 
 def _rank(microbatch: Microbatch) -> tuple[float, int, int]:

@@ -19,6 +19,8 @@ from typing import Any, NamedTuple
 
 import torch
 
+from labkit.sharding.copying import cloned, copy_into
+
 __all__ = ["Parcel", "TensorSpec", "dense_stride", "is_plain", "pack", "unpack", "view"]
 
 _ALIGNMENT = 64
@@ -53,7 +55,7 @@ class Parcel:
         _LENGTHS.pack_into(memory, 0, len(self._meta), self.total_bytes)
         memory[_LENGTHS.size : _LENGTHS.size + len(self._meta)] = self._meta
         for spec, tensor in self._tensors:
-            view(memory, self._start, spec).copy_(tensor)
+            copy_into(view(memory, self._start, spec), tensor)
         for offset, array in self._arrays:
             raw = array.raw()
             memory[self._start + offset : self._start + offset + raw.nbytes] = raw
@@ -76,7 +78,7 @@ def pack(value: Any) -> Parcel:
     return Parcel(pickle.dumps((specs, spans, stream.getvalue()), protocol=5), packer)
 
 
-def unpack(memory: memoryview, own: Callable[[torch.Tensor], torch.Tensor] = torch.clone) -> Any:
+def unpack(memory: memoryview, own: Callable[[torch.Tensor], torch.Tensor] = cloned) -> Any:
     """Read the value at the start of `memory`.
 
     `own` turns a view of the memory into a tensor that the receiver may keep: a copy by default, a copy to another
