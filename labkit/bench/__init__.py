@@ -18,14 +18,14 @@ from labkit.errors import UnknownName
 __all__ = ["BenchCheck", "BenchResult", "BenchRow", "names", "run"]
 
 # By name, the module whose `run(quick, say)` measures; it is imported when it is asked for.
-_MODULES = {"batching": "labkit.bench.batching"}
+_MODULES = {"batching": "labkit.bench.batching", "sharding": "labkit.bench.sharding"}
 
 
 def names() -> tuple[str, ...]:
     """The benchmarks that there are.
 
     >>> names()
-    ('batching',)
+    ('batching', 'sharding')
     """
     return tuple(_MODULES)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -10,12 +9,12 @@ from labkit.bench import cost, highest_rate, real_models, synthetic
 from labkit.bench.cost import CostPlan
 from labkit.bench.fleet import Fleet
 from labkit.bench.highest_rate import RatePlan
+from labkit.bench.machine import facts
 from labkit.bench.real_models import ModelPlan
 from labkit.bench.result import BenchResult, Part
 from labkit.bench.synthetic import SyntheticPlan
 from labkit.bench.system import BATCHED, BENTOML, LABKIT, LITSERVE, MOSEC, REAL_MODELS, System
 from labkit.errors import MeasureError
-from labkit.measure import collect
 
 __all__ = ["FULL", "QUICK", "Plan", "run", "run_plan"]
 
@@ -74,21 +73,7 @@ def run_plan(plan: Plan, say: Callable[[str], None]) -> BenchResult:
         parts.append(real_models.run(fleet, plan.models))
         fleet.release(REAL_MODELS)
     parts.append(Part(notes=(plan.left_out,) if plan.left_out else ()))
-    result = BenchResult.of("batching", _machine(), parts)
+    result = BenchResult.of("batching", facts(), parts)
     if all(check.holds is None for check in result.checks):
         raise MeasureError(f"none of {len(result.checks)} checks could be measured", _REMEDY)
     return result
-
-
-def _machine() -> tuple[tuple[str, str], ...]:
-    origin = collect()
-    dirty = " with changes" if origin.git_dirty else ""
-    load = ", ".join(f"{value:.2f}" for value in os.getloadavg()) if hasattr(os, "getloadavg") else ""
-    facts = (
-        ("cpu", origin.cpu),
-        ("cores", str(origin.cores)),
-        *origin.versions,
-        ("revision", f"{origin.git_revision[:12]}{dirty}"),
-        ("load average at the end", load),
-    )
-    return tuple((name, text) for name, text in facts if text)

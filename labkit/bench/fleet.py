@@ -63,6 +63,10 @@ class Fleet:
                 return worker.ask(do, **fields)
         return self._worker(system).ask(do, **fields)
 
+    def runs(self, system: System) -> bool:
+        """Whether the system has a worker."""
+        return system in self._workers
+
     def release(self, system: System) -> None:
         """End the system's worker, if it runs."""
         with self._lock:

@@ -14,8 +14,8 @@ from labkit.bench.system import LITSERVE, MOSEC
 from labkit.errors import MeasureError, UnknownName
 
 
-def test_batching_is_there() -> None:
-    assert bench.names() == ("batching",)
+def test_both_benchmarks_are_there() -> None:
+    assert bench.names() == ("batching", "sharding")
 
 
 def test_an_unknown_name_is_answered_with_the_known_ones() -> None:
@@ -24,7 +24,10 @@ def test_an_unknown_name_is_answered_with_the_known_ones() -> None:
 
 
 def test_listing_the_names_loads_no_benchmark() -> None:
-    code = "import sys; from labkit import bench; bench.names(); print('labkit.bench.batching' in sys.modules)"
+    code = (
+        "import sys; from labkit import bench\n"
+        "print(any(f'labkit.bench.{name}' in sys.modules for name in bench.names()))"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
 
