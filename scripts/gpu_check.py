@@ -26,7 +26,7 @@ import torch
 from labkit import devices
 from labkit.devices import Device
 from labkit.errors import Unavailable
-from scripts import gpu_batching
+from scripts import gpu_batching, gpu_sharding
 
 __all__ = ["CHECKS", "LIMIT_S", "QUICK", "main"]
 
@@ -124,6 +124,7 @@ CHECKS: dict[str, Check] = {
     "share": share,
     "lease": lease,
     **gpu_batching.CHECKS,
+    **gpu_sharding.CHECKS,
 }
 
 
