@@ -45,10 +45,10 @@ class TensorSpec(NamedTuple):
 class Parcel:
     """A value that is ready to be written: its meta bytes, and the pieces to be copied behind them."""
 
-    def __init__(self, meta: bytes, packer: _Packer) -> None:
-        self._meta, self._tensors, self._arrays = meta, packer.tensors, packer.arrays
+    def __init__(self, meta: bytes, cargo: _Cargo) -> None:
+        self._meta, self._tensors, self._arrays = meta, cargo.tensors, cargo.arrays
         self._start = _aligned(_LENGTHS.size + len(meta))
-        self.total_bytes = self._start + packer.data_bytes
+        self.total_bytes = self._start + cargo.size_bytes
 
     def write(self, memory: memoryview) -> None:
         """Copy everything into `memory`, which must hold `total_bytes`."""
@@ -71,11 +71,11 @@ def pack(value: Any) -> Parcel:
             [2, 4]]), 'mask': None}
     """
     stream = io.BytesIO()
-    packer = _Packer(stream)
-    packer.dump(value)
-    specs = [spec for spec, _ in packer.tensors]
-    spans = [(offset, array.raw().nbytes) for offset, array in packer.arrays]
-    return Parcel(pickle.dumps((specs, spans, stream.getvalue()), protocol=5), packer)
+    cargo = _Cargo()
+    _Packer(stream, cargo).dump(value)
+    specs = [spec for spec, _ in cargo.tensors]
+    spans = [(offset, array.raw().nbytes) for offset, array in cargo.arrays]
+    return Parcel(pickle.dumps((specs, spans, stream.getvalue()), protocol=5), cargo)
 
 
 def unpack(memory: memoryview, own: Callable[[torch.Tensor], torch.Tensor] = cloned) -> Any:
@@ -121,20 +121,21 @@ def _aligned(size_bytes: int) -> int:
     return -(-size_bytes // _ALIGNMENT) * _ALIGNMENT
 
 
-class _Packer(pickle.Pickler):
-    """Pickles structure; lays tensors and arrays out one behind the other instead."""
+class _Cargo:
+    """Tensors and arrays, laid out one behind the other.
 
-    def __init__(self, stream: io.BytesIO) -> None:
-        super().__init__(stream, protocol=5, buffer_callback=self._lift)
+    It does not know the pickler that loads it: as a cycle, both and the tensors would outlive the parcel until the
+    next garbage collection.
+    """
+
+    def __init__(self) -> None:
         self.tensors: list[tuple[TensorSpec, torch.Tensor]] = []
         self.arrays: list[tuple[int, pickle.PickleBuffer]] = []
-        self.data_bytes = 0
+        self.size_bytes = 0
         self._seen: dict[int, int] = {}
 
-    def persistent_id(self, value: Any) -> int | None:
+    def number_of(self, value: torch.Tensor) -> int:
         """Number the tensors; one that occurs twice is carried once and stays one."""
-        if not is_plain(value):
-            return None
         known = self._seen.get(id(value))
         if known is None:
             known = self._seen[id(value)] = len(self.tensors)
@@ -143,13 +144,25 @@ class _Packer(pickle.Pickler):
             self.tensors.append((spec, value.detach()))
         return known
 
-    def _lift(self, buffer: pickle.PickleBuffer) -> None:
+    def lift(self, buffer: pickle.PickleBuffer) -> None:
+        """Take an array's bytes out of the pickle."""
         self.arrays.append((self._place(buffer.raw().nbytes), buffer))
 
     def _place(self, size_bytes: int) -> int:
-        offset = _aligned(self.data_bytes)
-        self.data_bytes = offset + size_bytes
+        offset = _aligned(self.size_bytes)
+        self.size_bytes = offset + size_bytes
         return offset
+
+
+class _Packer(pickle.Pickler):
+    """Pickles structure, and leaves tensors and arrays to the cargo."""
+
+    def __init__(self, stream: io.BytesIO, cargo: _Cargo) -> None:
+        super().__init__(stream, protocol=5, buffer_callback=cargo.lift)
+        self._cargo = cargo
+
+    def persistent_id(self, value: Any) -> int | None:
+        return self._cargo.number_of(value) if is_plain(value) else None
 
 
 class _Unpacker(pickle.Unpickler):

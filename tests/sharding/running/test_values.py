@@ -1,3 +1,6 @@
+import gc
+import weakref
+
 import numpy as np
 import pytest
 import torch
@@ -93,3 +96,16 @@ def test_a_tensor_with_a_gradient_history_arrives_without_it():
     arrived = carried(weight * 2)
     assert not arrived.requires_grad
     assert torch.equal(arrived, torch.full((2,), 2.0))
+
+
+def test_what_was_packed_is_let_go_of_without_waiting_for_garbage_collection():
+    array, memory = np.ones(3), memoryview(bytearray(4096))
+    watched = weakref.ref(array)
+    gc.disable()
+    try:
+        parcel = pack({"x": torch.ones(8), "y": array})
+        parcel.write(memory)
+        del array, parcel
+        assert watched() is None
+    finally:
+        gc.enable()
