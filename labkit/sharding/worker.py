@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import os
 import signal
 import sys
@@ -74,6 +75,8 @@ def main(connection: Connection[Any, Any]) -> None:
     # Ctrl-C in a notebook interrupts the kernel's whole process group; the workers go on.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _die_with_controller()
+    # What is loaded stays. Looking through it for garbage would stop a job for a tenth of a second, now and then.
+    gc.freeze()
     serving = Serving(connection, Mapped(), owns_process=True)
     Thread(target=serving.beat, name="labkit-beat", daemon=True).start()
     serving.run()
