@@ -27,7 +27,8 @@ def _shortened(path: Path, folder: Path) -> Path:
     """A copy of the notebook that takes less time, where a parameter says how long it takes."""
     notebook = nbformat.read(path, as_version=4)
     if "seconds" in declared(notebook):
-        notebook = parameterize_notebook(load_notebook_node(str(path)), {"seconds": LEAST_SECONDS.get(path.stem[0], 1.0)})
+        least = LEAST_SECONDS.get(path.stem[0], 1.0)
+        notebook = parameterize_notebook(load_notebook_node(str(path)), {"seconds": least})
     copy = folder / path.name
     nbformat.write(notebook, copy)
     return copy
