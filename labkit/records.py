@@ -8,11 +8,12 @@ write one on the hot path of every request, where a frozen dataclass costs three
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import dataclass
 from itertools import islice
 from threading import Lock
 from typing import Generic, Literal, NamedTuple, TypeVar
 
-__all__ = ["Outcome", "Recorder", "RequestRecord", "StepOutcome", "StepRecord"]
+__all__ = ["Outcome", "Recorder", "RequestRecord", "StepOutcome", "StepRecord", "Tally"]
 
 Outcome = Literal["ok", "failed", "rejected", "expired", "cancelled"]
 StepOutcome = Literal["ok", "failed", "out_of_memory"]
@@ -79,6 +80,21 @@ class StepRecord(NamedTuple):
     def duration_s(self) -> float:
         """Seconds that the step took."""
         return self.finished_s - self.started_s
+
+
+@dataclass(slots=True)
+class Tally:
+    """How many requests ended in which way."""
+
+    ok: int = 0
+    failed: int = 0
+    rejected: int = 0
+    expired: int = 0
+    cancelled: int = 0
+
+    def count(self, outcome: Outcome) -> None:
+        """Add one."""
+        setattr(self, outcome, getattr(self, outcome) + 1)
 
 
 Row = TypeVar("Row")

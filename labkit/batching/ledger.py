@@ -10,31 +10,15 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
-from dataclasses import dataclass
 from threading import Condition, get_ident
 from typing import Any
 
 from labkit.batching.faults import Failure
 from labkit.batching.request import Request
 from labkit.errors import DeadlineExceeded
-from labkit.records import Outcome, Recorder, RequestRecord
+from labkit.records import Outcome, Recorder, RequestRecord, Tally
 
-__all__ = ["Ledger", "Tally"]
-
-
-@dataclass(slots=True)
-class Tally:
-    """How many requests ended in which way."""
-
-    ok: int = 0
-    failed: int = 0
-    rejected: int = 0
-    expired: int = 0
-    cancelled: int = 0
-
-    def count(self, outcome: Outcome) -> None:
-        """Add one."""
-        setattr(self, outcome, getattr(self, outcome) + 1)
+__all__ = ["Ledger"]
 
 
 class Ledger:

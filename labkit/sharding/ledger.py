@@ -10,27 +10,12 @@ from threading import Condition
 from typing import Any
 
 from labkit.errors import DeadlineExceeded
-from labkit.records import Outcome, Recorder
+from labkit.records import Outcome, Recorder, Tally
 from labkit.sharding.request import Request
 
-__all__ = ["Ending", "Ledger", "Tally"]
+__all__ = ["Ending", "Ledger"]
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(slots=True)
-class Tally:
-    """How many requests ended in which way."""
-
-    ok: int = 0
-    failed: int = 0
-    rejected: int = 0
-    expired: int = 0
-    cancelled: int = 0
-
-    def count(self, outcome: Outcome) -> None:
-        """Add one."""
-        setattr(self, outcome, getattr(self, outcome) + 1)
 
 
 @dataclass(frozen=True, slots=True)
