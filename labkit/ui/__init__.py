@@ -6,9 +6,9 @@ figures.show(figures.lines(points, title=..., x=..., y=...))
 
 from labkit.ui import figures
 from labkit.ui.chart import Chart, Level
-from labkit.ui.controls import Choice, Number, Whole
+from labkit.ui.controls import Action, Choice, Number, Whole
 from labkit.ui.live_chart import LiveChart
 from labkit.ui.mode import mode
 from labkit.ui.panel import Panel
 
-__all__ = ["Chart", "Choice", "Level", "LiveChart", "Number", "Panel", "Whole", "figures", "mode"]
+__all__ = ["Action", "Chart", "Choice", "Level", "LiveChart", "Number", "Panel", "Whole", "figures", "mode"]

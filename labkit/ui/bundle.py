@@ -81,7 +81,8 @@ def _labels(layout: dict[str, Any]) -> list[str]:
 def _cells(trace: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
     step = -(-len(trace["x"]) // _TABLE_ROWS)
     for x, y in zip(trace["x"][::step], trace["y"][::step], strict=True):
-        yield str(trace.get("name", "")), _text(x), _text(y)
+        if x is not None:  # the gap between two bars
+            yield str(trace.get("name", "")), _text(x), _text(y)
 
 
 def _text(value: Any) -> str:

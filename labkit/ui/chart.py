@@ -35,7 +35,9 @@ class Level:
 class Chart:
     """One chart: axis labels carry their units, `series` says by name or pattern (`p99*`) which points it takes.
 
-    With `dots` the points are not joined by lines. A logarithmic axis leaves out what is not above zero.
+    With `dots` the points are not joined by lines. With `bars` each series is a row of a Gantt chart: its points come
+    in pairs, the begin and the end of a bar at the height y, and only the newest bars are shown. A logarithmic axis
+    leaves out what is not above zero.
 
     >>> latency = Chart("Latency", x="time (s)", y="latency (ms)", series=("p*",), levels=(Level("SLO", 100.0),))
     >>> latency.takes("p99"), latency.takes("queue")
@@ -51,6 +53,7 @@ class Chart:
     log_x: bool = False
     log_y: bool = False
     dots: bool = False
+    bars: bool = False
 
     def __post_init__(self) -> None:
         require(bool(self.title and self.x and self.y), "A chart has an empty title or axis label", "Name all three.")

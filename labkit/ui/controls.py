@@ -1,6 +1,7 @@
 """The controls of a panel, declared: each names a field of the lab's settings and becomes one accessible widget.
 
-`widget(value, **look)` makes it; `look` may hold a layout and a style that controls share.
+`widget(value, **look)` makes it; `look` may hold a layout and a style that controls share. An `Action` is the one that
+holds no value of its own: it counts how often it was pressed, so that a press is a change of settings like any other.
 """
 
 from __future__ import annotations
@@ -9,10 +10,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import ipywidgets as widgets  # type: ignore[import-untyped]
+import traitlets
 
 from labkit.errors import require
 
-__all__ = ["Choice", "Control", "Number", "Whole"]
+__all__ = ["Action", "Choice", "Control", "Number", "Whole"]
 
 # The description is the control's accessible name; at the default width anything over 90 pixels is cut.
 _STYLE = {"description_width": "initial"}
@@ -66,7 +68,32 @@ class Number:
         return _field(widgets.BoundedFloatText, self, value, look)
 
 
-Control = Choice | Whole | Number
+@dataclass(frozen=True, slots=True)
+class Action:
+    """A button beside Run and Stop; each press adds 1 to the setting `name`, which a lab that follows sees at once."""
+
+    name: str
+    label: str
+
+    def widget(self, value: int, **look: Any) -> widgets.Button:
+        """A button that has been pressed `value` times; it can be pressed while a lab runs."""
+        button = _Counter(description=self.label, tooltip=self.label, disabled=True, **look)
+        button.value = value
+        button.on_click(_count)
+        return button
+
+
+Control = Choice | Whole | Number | Action
+
+
+class _Counter(widgets.Button):  # type: ignore[misc]
+    """A button with a value, as other controls have one; the browser knows nothing of it."""
+
+    value = traitlets.Int(0)
+
+
+def _count(button: _Counter) -> None:
+    button.value += 1
 
 
 def _field(kind: type[Any], control: Whole | Number, value: float, look: dict[str, Any]) -> Any:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from math import isfinite
 from threading import Lock
 
 from labkit.labs import Note, Point
+from labkit.ui.bars import Bars
+from labkit.ui.chart import Chart
 from labkit.ui.series import Curve, Series
 
 __all__ = ["Curves"]
 
 
 class Curves:
-    """Sorts a lab's points into series; one thread adds, any thread reads.
+    """Sorts a lab's points into series, and rows of bars for `charts` of those; one thread adds, any thread reads.
 
     >>> curves = Curves()
     >>> for item in (Note("Measuring"), Point("p99", 1.0, 41.0), Point("p99", 2.0, 43.0)):
@@ -22,9 +25,10 @@ class Curves:
     ('Measuring', 2, {'p99': 43.0})
     """
 
-    def __init__(self, capacity: int = 300) -> None:
+    def __init__(self, charts: Iterable[Chart] = (), capacity: int = 300) -> None:
         self._capacity = capacity
-        self._series: dict[str, Series] = {}
+        self._bars = tuple(chart for chart in charts if chart.bars)
+        self._series: dict[str, Series | Bars] = {}
         self._notes: deque[str] = deque(maxlen=20)
         self._lock = Lock()
         self.points = 0
@@ -39,8 +43,11 @@ class Curves:
                 return
             self.points += 1
             if item.series not in self._series:
-                self._series[item.series] = Series(self._capacity)
+                self._series[item.series] = self._made(item.series)
             self._series[item.series].add(item.x, item.y)
+
+    def _made(self, name: str) -> Series | Bars:
+        return Bars() if any(chart.takes(name) for chart in self._bars) else Series(self._capacity)
 
     @property
     def note(self) -> str:

@@ -29,6 +29,7 @@ __all__ = ["charts", "lines", "show"]
 
 _INK = "#1f2328"
 _FAINT = "#d8dee4"
+_MARK = 12  # pixels of a curve that is one point
 _MARKED = 40  # curves of at most so many points show each point
 
 _AXIS = {"gridcolor": _FAINT, "linecolor": _INK, "ticks": "outside", "tickcolor": _FAINT, "zeroline": False}
@@ -109,7 +110,8 @@ def _draw(figure: go.Figure, chart: Chart, curves: Mapping[str, Curve], settings
     levels = [(level.label, level.at(settings)) for level in chart.levels]
     plot = next(figure.select_xaxes(row=row, col=column)).plotly_name.removeprefix("xaxis")
     for index, (name, curve) in enumerate(mine.items()):
-        figure.add_trace(_trace(name, curve, index, chart.dots, f"legend{plot}"), row=row, col=column)
+        draw = _bar_trace if chart.bars else _dot_trace if chart.dots else _trace
+        figure.add_trace(draw(name, curve, index, f"legend{plot}"), row=row, col=column)
     for label, value in levels:
         figure.add_hline(value, line=_rule(), row=row, col=column)
         corner = {"xanchor": "right", "yanchor": "bottom", "showarrow": False}
@@ -119,6 +121,8 @@ def _draw(figure: go.Figure, chart: Chart, curves: Mapping[str, Curve], settings
         title={"text": chart.x, "standoff": 6}, type="log" if chart.log_x else "linear", row=row, col=column
     )
     kind: dict[str, Any] = {"type": "log"} if chart.log_y else {"rangemode": "tozero"}
+    if chart.bars:
+        kind = {"autorange": "reversed", "dtick": 1, "showgrid": False}
     figure.update_yaxes(title={"text": chart.y, "standoff": 8}, row=row, col=column, **kind)
     _head(figure, chart.title, plot)
     return describe(chart, mine, levels)
@@ -134,21 +138,30 @@ def _head(figure: go.Figure, title: str, plot: str) -> None:
     figure.update_layout({f"legend{plot}": {"orientation": "h", "bgcolor": "rgba(0,0,0,0)", **corner}})
 
 
-def _trace(name: str, curve: Curve, index: int, dots: bool, legend: str) -> go.Scatter:
+def _trace(name: str, curve: Curve, index: int, legend: str, **changes: Any) -> go.Scatter:
     style = pen(index)
     colour = _INK if style.colour == INK else style.colour
     dash = ",".join(f"{length}px" for length in style.dash) or "solid"
-    mode = "markers" if dots else "lines+markers" if len(curve.x) <= _MARKED else "lines"
-    return go.Scatter(
-        name=name,
-        x=_short(curve.x),
-        y=_short(curve.y),
-        mode=mode,
-        line={"color": colour, "dash": dash, "width": 2.5},
-        marker={"color": colour, "size": 8 if dots else 5, "symbol": index % 7},
-        legend=legend,
-        showlegend=True,
-    )
+    look = {
+        "x": _short(curve.x),
+        "y": _short(curve.y),
+        "mode": "lines+markers" if len(curve.x) <= _MARKED else "lines",
+        "line": {"color": colour, "dash": dash, "width": 2.5},
+        "marker": {"color": colour, "size": 5 if len(curve.x) > 1 else _MARK, "symbol": index % 7},
+    }
+    return go.Scatter(name=name, legend=legend, showlegend=True, **{**look, **changes})
+
+
+def _dot_trace(name: str, curve: Curve, index: int, legend: str) -> go.Scatter:
+    return _trace(name, curve, index, legend, mode="markers", marker_size=8)
+
+
+def _bar_trace(name: str, curve: Curve, index: int, legend: str) -> go.Scatter:
+    """Each bar is drawn a little short, so that neighbours can be told apart."""
+    begins, ends = curve.x[::2], curve.x[1::2]
+    x = [value for begin, end in zip(begins, ends, strict=True) for value in (begin, end - 0.06 * (end - begin), None)]
+    y = [value for level in curve.y[::2] for value in (level, level, None)]
+    return _trace(name, curve, index, legend, x=x, y=y, mode="lines", line_dash="solid", line_width=16)
 
 
 def _rule() -> dict[str, Any]:

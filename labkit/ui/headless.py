@@ -16,7 +16,7 @@ __all__ = ["run_inline"]
 
 def run_inline(title: str, items: Iterable[Point | Note], charts: tuple[Chart, ...], settings: Any) -> Curves:
     """Take all of `items`, printing each `Note`, then show the charts as one figure; whatever raises is raised."""
-    curves = Curves()
+    curves = Curves(charts)
     print(f"{title}: running headless" if title else "Running headless", flush=True)
     for item in items:
         curves.add(item)

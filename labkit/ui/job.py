@@ -55,14 +55,16 @@ class Job:
     (True, 'done', 1)
     """
 
-    def __init__(self, lab: Callable[[Event], Iterable[Point | Note]], draw: Callable[[], int]) -> None:
+    def __init__(
+        self, lab: Callable[[Event], Iterable[Point | Note]], draw: Callable[[], int], curves: Curves | None = None
+    ) -> None:
         self._lab = lab
         self._draw = draw
         self._stop = Event()
         self._ended = Event()
         self._worker = Thread(target=self._work, name="labkit-lab", daemon=True)
         self._painter = Thread(target=self._paint, name="labkit-draw", daemon=True)
-        self.curves = Curves()
+        self.curves = curves or Curves()
         self.failure: Failure | None = None
 
     @property

@@ -35,7 +35,13 @@ def _text(name: str) -> str:
     return (files("labkit.ui") / "static" / name).read_text(encoding="utf-8")
 
 
-_BUNDLE = gzip.compress(f"{_text('uPlot.iife.min.js')}\n{_text('chart.js')}".encode(), mtime=0)
+def _dense(name: str) -> str:
+    """A text of ours without its indents and comments: every panel carries it."""
+    lines = (line.strip() for line in _text(name).splitlines())
+    return "\n".join(line for line in lines if line and not line.startswith(("//", "/*")))
+
+
+_BUNDLE = gzip.compress(f"{_text('uPlot.iife.min.js')}\n{_dense('chart.js')}".encode(), mtime=0)
 
 
 class LiveChart(anywidget.AnyWidget):
@@ -46,7 +52,7 @@ class LiveChart(anywidget.AnyWidget):
     """
 
     _esm = _text("loader.js")
-    _css = f"{_text('uPlot.min.css')}\n{_text('chart.css')}"
+    _css = f"{_text('uPlot.min.css')}\n{_dense('chart.css')}"
 
     bundle = traitlets.Bytes(_BUNDLE).tag(sync=True)
     bundle_name = traitlets.Unicode(sha256(_BUNDLE).hexdigest()[:16]).tag(sync=True)
@@ -89,6 +95,6 @@ class LiveChart(anywidget.AnyWidget):
 
 
 def _sent(chart: Chart) -> dict[str, Any]:
-    """The part of a chart that never changes, as the browser gets it."""
-    names = ("title", "x", "y", "caption", "log_x", "log_y", "dots")
-    return {name: getattr(chart, name) for name in names}
+    """The part of a chart that never changes, as the browser gets it; what is not said is empty or false."""
+    names = ("title", "x", "y", "caption", "log_x", "log_y", "dots", "bars")
+    return {name: value for name in names if (value := getattr(chart, name))}

@@ -160,7 +160,7 @@ class Panel(Generic[Settings]):
         view = self.view
         self._apply(view)
         settings = self._dials if self._follows else self._dials.get()
-        job = Job(lambda stop: self._run(settings, stop), draw=lambda: self._draw(job))
+        job = Job(lambda stop: self._run(settings, stop), lambda: self._draw(job), Curves(self._charts))
         self._job, self.curves, self.error = job, job.curves, ""
         view.enable(run=False, stop=True)
         view.say("Running")

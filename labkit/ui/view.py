@@ -10,7 +10,7 @@ import ipywidgets as widgets  # type: ignore[import-untyped]
 from ipywidgets.widgets.widget_description import DescriptionStyle  # type: ignore[import-untyped]
 
 from labkit.ui.chart import Chart
-from labkit.ui.controls import Control
+from labkit.ui.controls import Action, Control
 from labkit.ui.job import Failure
 from labkit.ui.live_chart import LiveChart
 from labkit.ui.words import number, unit
@@ -37,9 +37,12 @@ class View:
         # One Layout and one style of each kind for all: a Layout alone is more than a kilobyte on the wire.
         self._layout = layout = widgets.Layout()
         look = {"layout": layout, "style": DescriptionStyle(description_width="initial")}
-        self.controls = {control.name: control.widget(getattr(settings, control.name), **look) for control in controls}
         self.run = widgets.Button(description="Run", button_style="primary", layout=layout)
-        self.stop = widgets.Button(description="Stop", disabled=True, layout=layout, style=self.run.style)
+        pushed = {"layout": layout, "style": self.run.style}
+        self.stop = widgets.Button(description="Stop", disabled=True, **pushed)
+        made = [(each, pushed if isinstance(each, Action) else look) for each in controls]
+        self.controls = {each.name: each.widget(getattr(settings, each.name), **how) for each, how in made}
+        self._actions = [self.controls[each.name] for each, _ in made if isinstance(each, Action)]
         self.status = widgets.HTML(layout=layout)
         self.numbers = widgets.HTML(layout=layout, style=self.status.style)
         self.log = widgets.HTML(layout=layout, style=self.status.style)
@@ -54,8 +57,8 @@ class View:
         heading = f'<div class="labkit-heading">{escape(title)}</div>'
         rows: list[widgets.Widget] = [
             widgets.HTML(heading, layout=self._layout, style=self.status.style),
-            self._box("labkit-controls", self.controls.values()),
-            self._box("labkit-actions", [self.run, self.stop, self.status]),
+            self._box("labkit-controls", [each for each in self.controls.values() if each not in self._actions]),
+            self._box("labkit-actions", [self.run, self.stop, *self._actions, self.status]),
             self.log,
             self.numbers,
             self.chart,
@@ -99,8 +102,10 @@ class View:
         )
 
     def enable(self, *, run: bool, stop: bool) -> None:
-        """Say which of the buttons can be pressed."""
-        self.run.disabled, self.stop.disabled = not run, not stop
+        """Say which of the buttons can be pressed; actions are for a lab that runs."""
+        self.run.disabled = not run
+        for button in (self.stop, *self._actions):
+            button.disabled = not stop
 
     def close(self) -> None:
         """Take all widgets away, in the browser too."""

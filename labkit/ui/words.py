@@ -42,7 +42,11 @@ def describe(chart: Chart, curves: Mapping[str, Curve], levels: Iterable[tuple[s
     'Latency: latency (ms) over time (s). p99 is 41.3 ms at 2 s, between 30 and 41.3. SLO at 100 ms.'
     """
     y_unit, x_unit = unit(chart.y), unit(chart.x)
-    said = [_curve(name, curve, y_unit, x_unit) for name, curve in curves.items() if len(curve.x)]
+    shown = {name: curve for name, curve in curves.items() if len(curve.x)}
+    if chart.bars:
+        said = [_bars(name, curve, x_unit) for name, curve in shown.items()]
+    else:
+        said = [_curve(name, curve, y_unit, x_unit) for name, curve in shown.items()]
     lines = [_join(f"{label} at {number(value)}", y_unit) + "." for label, value in levels]
     return " ".join([f"{chart.title}: {chart.y} over {chart.x}.", *(said or ["No points yet."]), *lines])
 
@@ -51,6 +55,14 @@ def _curve(name: str, curve: Curve, y_unit: str, x_unit: str) -> str:
     now = _join(f"{name} is {number(float(curve.y[-1]))}", y_unit)
     place = _join(f"at {number(float(curve.x[-1]))}", x_unit)
     return f"{now} {place}, between {number(float(curve.y.min()))} and {number(float(curve.y.max()))}."
+
+
+def _bars(name: str, curve: Curve, x_unit: str) -> str:
+    begins, ends = curve.x[::2], curve.x[1::2]
+    whole = float(ends.max() - begins.min())
+    share = 100 * float((ends - begins).sum()) / whole if whole > 0 else 0.0
+    span = _join(f"from {begins.min():.2f} to {ends.max():.2f}", x_unit)
+    return f"{name} has {len(begins)} bars {span}, which cover {number(share)} % of that."
 
 
 def _join(text: str, unit_name: str) -> str:

@@ -1,7 +1,7 @@
 import pytest
 
 from labkit.errors import SettingError
-from labkit.ui import Choice, Number, Whole
+from labkit.ui import Action, Choice, Number, Whole
 
 
 def test_each_control_becomes_a_widget_with_its_whole_name(wire):
@@ -27,3 +27,13 @@ def test_each_control_becomes_a_widget_with_its_whole_name(wire):
 def test_a_default_outside_its_limits_is_refused(wire, control, value, said):
     with pytest.raises(SettingError, match=said):
         control.widget(value)
+
+
+def test_an_action_is_a_button_with_its_text_as_its_name_that_counts_presses(wire):
+    button = Action("kill", "Kill stage k").widget(3)
+    assert (type(button).__mro__[1].__name__, button.description, button.value) == ("Button", "Kill stage k", 3)
+    assert button.disabled  # until something runs
+    button.click()
+    button.click()
+    assert button.value == 5
+    assert "value" not in button.get_state()  # the browser needs no more of it than of any button

@@ -13,7 +13,7 @@ from ipywidgets.widgets import widget as ipywidgets_widget
 
 from labkit.errors import LabkitError, SettingError, UnknownName, require
 from labkit.labs import Dials, Note, Point
-from labkit.ui import Chart, Choice, Level, Number, Panel, Whole
+from labkit.ui import Action, Chart, Choice, Level, Number, Panel, Whole
 
 WAIT_S = 10.0
 CHART = Chart("Latency", "time (s)", "latency (ms)", levels=(Level("SLO", "slo_ms"),))
@@ -107,6 +107,32 @@ def test_a_lab_that_follows_sees_a_control_change_while_it_runs(make):
     panel.turn(cap=32)
     panel.wait(WAIT_S)
     assert seen == [Settings(cap=32)]
+
+
+def test_an_action_is_pressed_while_a_lab_runs_and_each_press_reaches_it(make):
+    seen, started = [], Event()
+
+    def lab(dials: Dials[Settings], stop: Event):
+        yield Point("p99", 0, 1)
+        started.set()
+        while len(seen) < 2 and not stop.wait(0.01):
+            if not seen or seen[-1] != dials.get().cap:
+                seen.append(dials.get().cap)
+
+    panel = make(lab, follows=True, controls=[Action("cap", "Break something")])
+    button = panel.view.controls["cap"]
+    assert button.disabled
+    panel.press("run")
+    assert started.wait(WAIT_S)
+    assert not button.disabled
+    while not seen:
+        time.sleep(0.01)
+    button.click()
+    panel.wait(WAIT_S)
+    assert seen == [8, 9]
+    assert button.disabled
+    assert button in panel.view.root.children[2].children  # beside Run and Stop
+    assert button not in panel.view.root.children[1].children
 
 
 def test_a_level_moves_with_its_setting(make):

@@ -6,6 +6,8 @@
 
 const HEIGHT = 220;
 const TABLE_ROWS = 50;
+const ROWS = { incrs: [1], space: 20, grid: { show: false } };
+const WHOLE_STEPS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 1e4, 1e5, 1e6];
 const FONT = "12px system-ui, -apple-system, 'Segoe UI', Roboto, 'Noto Sans', 'Noto Sans CJK SC', sans-serif";
 const TEXT = new Intl.NumberFormat("en", { maximumSignificantDigits: 3 });
 const WHOLE = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
@@ -27,10 +29,17 @@ function sample(pen) {
   return holder;
 }
 
+/** The bar of a legend entry. */
+function bar({ colour }) {
+  const holder = make("span", "labkit-sample");
+  holder.innerHTML = `<svg width="20" height="10" aria-hidden="true"><rect width="20" height="10" fill="${colour}"/></svg>`;
+  return holder;
+}
+
 class Plot {
   constructor(spec, pens, parent) {
     Object.assign(this, { spec, pens, names: null, levels: [], data: [[]], uplot: null });
-    this.root = parent.appendChild(make("figure", "labkit-plot"));
+    this.root = parent.appendChild(make("figure", spec.bars ? "labkit-plot labkit-wide" : "labkit-plot"));
     const heading = this.root.appendChild(make("figcaption", "labkit-title", spec.title));
     heading.append(make("span", "labkit-axis", spec.y));
     this.picture = this.root.appendChild(make("div", "labkit-picture"));
@@ -49,6 +58,7 @@ class Plot {
     this.names = part.names;
     this.levels = part.levels;
     this.now = part.now;
+    this.curves = curves;
     this.data = curves.length ? uPlot.join(curves.map((curve) => this.positive(curve))) : [[]];
     this.picture.setAttribute("aria-label", part.alt);
     this.root.classList.toggle("labkit-empty", !curves.some(([x]) => x.length));
@@ -90,30 +100,73 @@ class Plot {
       cursor: { drag: { x: false, y: false }, points: { size: 6 } },
       scales: {
         x: { time: false, distr: this.spec.log_x ? 3 : 1 },
-        y: { distr: this.spec.log_y ? 3 : 1, range: this.spec.log_y ? undefined : (_, low, high) => this.range(low, high) },
+        y: {
+          distr: this.spec.log_y ? 3 : 1,
+          dir: this.spec.bars ? -1 : 1,
+          range: this.spec.log_y ? undefined : (_, low, high) => this.range(low, high),
+        },
       },
       axes: [
-        { ...axis, label: this.spec.x, labelSize: 18, size: 30, values, space: 60 },
-        { ...axis, size: widest, values, space: 36 },
+        { ...axis, label: this.spec.x, labelSize: 18, size: 30, values, space: 60, ...this.counts() },
+        { ...axis, size: widest, values, space: 36, ...(this.spec.bars ? ROWS : {}) },
       ],
       series: [{}, ...this.names.map((name, index) => this.line(name, index, ink))],
-      hooks: { draw: [(plot) => this.drawLevels(plot, ink())], setCursor: [() => this.label()] },
+      hooks: {
+        draw: [this.drawBars, this.drawMarks, this.drawLevels].map((each) => (plot) => each.call(this, plot, ink())),
+        setCursor: [() => this.label()],
+      },
     };
     this.uplot = new uPlot(options, this.data, this.picture);
+  }
+
+  /** What has no unit is counted: stages, rows. There is nothing between 1 and 2. */
+  counts() {
+    return this.spec.log_x || this.spec.x.endsWith(")") ? {} : { incrs: WHOLE_STEPS };
   }
 
   line(label, index, ink) {
     const pen = this.pens[index % this.pens.length];
     const stroke = pen.colour === "currentColor" ? ink : pen.colour;
     const style = { label, stroke, width: 2, dash: pen.dash, points: { size: this.spec.dots ? 7 : 4, fill: stroke, stroke } };
+    if (this.spec.bars) return { ...style, paths: () => null, points: { show: false } };
     return this.spec.dots ? { ...style, paths: () => null, points: { ...style.points, show: true } } : style;
   }
 
   /** Zero is always in sight; a level is, unless it would flatten the curves (the legend then says where it is). */
   range(low, high) {
+    if (this.spec.bars) return [(low ?? 0) - 0.6, (high ?? 0) + 0.6];
     const top = high ?? 0;
     const near = this.levels.map(([, value]) => value).filter((value) => high == null || value <= 3 * top);
     return [Math.min(0, low ?? 0), Math.max(...near, top, Number.MIN_VALUE) * 1.08 || 1];
+  }
+
+  /** A bar for each pair of points, a little short, so that neighbours can be told apart. */
+  drawBars(plot, ink) {
+    if (!this.spec.bars) return;
+    const { ctx } = plot;
+    const height = Math.abs(plot.valToPos(0.32, "y", true) - plot.valToPos(-0.32, "y", true));
+    this.curves.forEach(([x, y], series) => {
+      const { colour } = this.pens[series % this.pens.length];
+      ctx.fillStyle = colour === "currentColor" ? ink : colour;
+      for (let i = 0; i + 1 < x.length; i += 2) {
+        const left = plot.valToPos(x[i], "x", true);
+        const width = plot.valToPos(x[i + 1], "x", true) - left - 1.5 * devicePixelRatio;
+        ctx.fillRect(left, plot.valToPos(y[i], "y", true) - height / 2, Math.max(width, devicePixelRatio), height);
+      }
+    });
+  }
+
+  /** A curve of one point is a mark, and must not be overlooked. */
+  drawMarks(plot, ink) {
+    const { ctx } = plot;
+    this.curves.forEach(([x, y], series) => {
+      if (this.spec.bars || x.length !== 1) return;
+      const { colour } = this.pens[series % this.pens.length];
+      ctx.fillStyle = colour === "currentColor" ? ink : colour;
+      ctx.beginPath();
+      ctx.arc(plot.valToPos(x[0], "x", true), plot.valToPos(y[0], "y", true), 6 * devicePixelRatio, 0, 2 * Math.PI);
+      ctx.fill();
+    });
   }
 
   drawLevels(plot, ink) {
@@ -142,7 +195,8 @@ class Plot {
     const index = this.uplot?.cursor.idx;
     const entries = this.names.map((name, series) => {
       const value = index == null ? this.now[series] : this.data[series + 1]?.[index];
-      return this.entry(sample(this.pens[series % this.pens.length]), name, format(value ?? NaN));
+      const pen = this.pens[series % this.pens.length];
+      return this.spec.bars ? this.entry(bar(pen), name, "") : this.entry(sample(pen), name, format(value ?? NaN));
     });
     const top = this.uplot?.scales.y.max ?? Infinity;
     const levels = this.levels.map(([label, value]) =>
