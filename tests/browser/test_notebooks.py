@@ -45,3 +45,52 @@ def test_each_other_panel_runs_and_moves(lab_page, screenshots, name):
     lab.page.screenshot(path=screenshots / f"{name}.png")
     assert lab.page.locator('[role="alert"]').count() == 0
     assert lab.complaints == []
+
+
+@pytest.mark.parametrize("name", ["20_sharding_partition", "22_sharding_vs_batching"])
+def test_each_other_sharding_panel_runs_and_moves(lab_page, screenshots, name):
+    lab = lab_page(NOTEBOOKS / f"{name}.ipynb", height=1800)
+    lab.run_all()
+    lab.wait_idle(120)
+    lab.button("Run").click()
+    lab.page.get_by_text("Done: ").wait_for(timeout=150_000)
+    lab.page.locator(".labkit-panel").screenshot(path=screenshots / f"{name}.png")
+    assert lab.page.locator('[role="alert"]').count() == 0
+    assert lab.complaints == []
+
+
+def test_the_live_pipeline_shows_its_stages_and_survives_what_its_buttons_do(lab_page, screenshots):
+    lab = lab_page(NOTEBOOKS / "21_sharding_live.ipynb", height=1800)
+    lab.run_all()
+    lab.wait_idle(120)
+    page, panel = lab.page, lab.page.locator(".labkit-panel")
+    kill, slow = lab.button("Kill stage k"), lab.button("Slow down stage k")
+    assert kill.is_disabled()
+    lab.button("Run").click()
+    lab.wait_points(60, timeout_s=90)
+    page.wait_for_timeout(2500)
+    panel.screenshot(path=screenshots / "live_pipeline.png")
+    gantt = page.locator(".labkit-picture").first
+    assert "stage 1 has 32 bars" in gantt.get_attribute("aria-label")
+
+    kill.click()
+    page.get_by_text("was back").wait_for(timeout=60_000)
+    assert "0 requests failed" in page.locator(".labkit-status").inner_text()
+    panel.screenshot(path=screenshots / "live_pipeline_killed.png")
+    slow.click()
+    page.get_by_text("The bottleneck is stage 0").or_(page.get_by_text("The model is cut anew")).first.wait_for(
+        timeout=60_000
+    )
+    page.get_by_label("Stages", exact=True).fill("3")
+    page.get_by_label("Stages", exact=True).press("Enter")
+    page.wait_for_function(
+        "() => /stage 2 has/.test(document.querySelector('.labkit-picture').ariaLabel)", timeout=90_000
+    )
+    lab.use_theme("JupyterLab Dark")
+    panel.screenshot(path=screenshots / "live_pipeline_dark.png")
+    lab.use_theme("JupyterLab Light")
+    lab.button("Stop").click()
+    page.get_by_text("Stopped: ").wait_for()
+    assert kill.is_disabled()
+    assert page.locator('[role="alert"]').count() == 0
+    assert lab.complaints == []

@@ -1,6 +1,7 @@
 """Each exercise: its solution passes, plausible mistakes do not, and the notebooks use exactly these exercises."""
 
 import re
+from itertools import pairwise
 from math import ceil, floor, inf
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,8 @@ import pytest
 
 from labkit.batching import Run, WaitUntil
 from labkit.errors import UnknownName
+from labkit.sharding.partition import partition
+from labkit.sharding.problem import Problem
 from labkit.teach import Exercise, exercise, exercises
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
@@ -61,6 +64,37 @@ MISTAKES: dict[str, list[Any]] = {
         lambda prepare, threads, compute, cores: 1000 / max(prepare / threads, compute),  # endless cores
         lambda prepare, threads, compute, cores: 1000 / (prepare + compute),  # one after the other
         lambda prepare, threads, compute, cores: 1000 / max(prepare, compute),
+    ],
+    "20a": [
+        lambda ms, kb, cuts, link, rate: max(sum(ms[a:b]) for a, b in pairwise(cuts)),  # links cost nothing
+        lambda ms, kb, cuts, link, rate: max(  # one layer too many in each stage
+            [sum(ms[a : b + 1]) for a, b in pairwise(cuts)] + [link + kb[c] / rate for c in cuts[1:-1]]
+        ),
+        lambda ms, kb, cuts, link, rate: max(  # the input and the output cross no link
+            [sum(ms[a:b]) for a, b in pairwise(cuts)] + [link + kb[c] / rate for c in cuts]
+        ),
+        lambda ms, kb, cuts, link, rate: max(  # a stage and its link one after the other
+            sum(ms[a:b]) + (link + kb[b] / rate if b < len(ms) else 0) for a, b in pairwise(cuts)
+        ),
+        lambda ms, kb, cuts, link, rate: sum(ms) + sum(link + kb[c] / rate for c in cuts[1:-1]),  # the latency
+    ],
+    "20b": [
+        lambda ms, slower: len(ms) // 2,  # equal count
+        lambda ms, slower: min(range(1, len(ms)), key=lambda cut: max(sum(ms[:cut]), sum(ms[cut:]))),  # equal devices
+        lambda ms, slower: min(range(1, len(ms)), key=lambda cut: max(slower * sum(ms[:cut]), sum(ms[cut:]))),
+        lambda ms, slower: min(range(len(ms) + 1), key=lambda cut: max(sum(ms[:cut]), slower * sum(ms[cut:]))),
+    ],
+    "21a": [
+        lambda stages, m: 1 - m / (m + len(stages) - 1),  # equal stages only
+        lambda stages, m: m / (m + len(stages) - 1),  # the efficiency
+        lambda stages, m: 1 - sum(stages) / (len(stages) * max(stages)),  # never empty
+        lambda stages, m: 1 - sum(stages) / (sum(stages) + (m - 1) * max(stages)),
+    ],
+    "22a": [
+        lambda stages, link, m: max(stages),  # what many guides claim
+        lambda stages, link, m: sum(stages) * m + (len(stages) - 1) * link,  # one after the other
+        lambda stages, link, m: sum(stages) + len(stages) * link + (m - 1) * max(stages),  # a link too many
+        lambda stages, link, m: sum(stages) + (len(stages) - 1) * link + (m - 1) * max(stages),  # a slow link
     ],
 }
 
@@ -136,6 +170,31 @@ def test_percentiles_with_misses_are_those_of_a_list_with_infinities() -> None:
         for level in (50.0, 90.0, 99.0):
             reference = np.quantile(everyone, level / 100, method="inverted_cdf")
             assert percentile(latencies, misses, level) == reference
+
+
+def test_the_best_boundary_agrees_with_the_exact_partition() -> None:
+    best_boundary = exercise("20b").reference
+    rng = np.random.default_rng(2)
+    for _ in range(100):
+        layer_ms, slower = rng.uniform(1, 9, rng.integers(2, 12)).tolist(), float(rng.uniform(1, 1.5))
+        problem = Problem([layer_ms, [slower * ms for ms in layer_ms]])
+        plan = partition(problem)
+        if len(plan) == 2:
+            assert best_boundary(layer_ms, slower) == plan.boundaries[1]
+
+
+def test_the_bubble_is_what_a_simulated_pipeline_leaves_idle() -> None:
+    bubble_share = exercise("21a").reference
+    rng = np.random.default_rng(3)
+    for _ in range(50):
+        stage_ms, microbatches = rng.uniform(1, 9, rng.integers(1, 6)).tolist(), int(rng.integers(1, 20))
+        free_ms = [0.0] * len(stage_ms)
+        for _ in range(microbatches):
+            at_ms = 0.0
+            for stage, took_ms in enumerate(stage_ms):
+                free_ms[stage] = at_ms = max(at_ms, free_ms[stage]) + took_ms
+        idle = 1 - microbatches * sum(stage_ms) / (len(stage_ms) * free_ms[-1])
+        assert bubble_share(stage_ms, microbatches) == pytest.approx(idle)
 
 
 @pytest.mark.skipif(not NOTEBOOKS.is_dir(), reason="there are no notebooks yet")

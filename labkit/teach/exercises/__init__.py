@@ -7,6 +7,9 @@ from labkit.teach.exercises import (
     lab_11_batching_live,
     lab_12_batching_faults,
     lab_13_batching_memory_and_overlap,
+    lab_20_sharding_partition,
+    lab_21_sharding_live,
+    lab_22_sharding_vs_batching,
 )
 
 __all__ = ["LABS"]
@@ -17,6 +20,9 @@ _MODULES = (
     lab_11_batching_live,
     lab_12_batching_faults,
     lab_13_batching_memory_and_overlap,
+    lab_20_sharding_partition,
+    lab_21_sharding_live,
+    lab_22_sharding_vs_batching,
 )
 
 LABS: dict[str, tuple[Exercise, ...]] = {module.LAB: module.EXERCISES for module in _MODULES}
