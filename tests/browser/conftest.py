@@ -161,9 +161,12 @@ def _wait_for(url: str, server: subprocess.Popen[bytes], log: Path) -> None:
     raise RuntimeError(f"JupyterLab did not start:\n{log.read_text()}")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
-    """Debian's Chromium; where it is missing the tests fail, because the set-up installs it."""
+    """Debian's Chromium; where it is missing the tests fail, because the set-up installs it.
+
+    For each file anew: while Playwright runs, the main thread has a running event loop, which later tests cannot have.
+    """
     path = os.environ.get("LABKIT_CHROMIUM") or shutil.which("chromium") or "/usr/bin/chromium"
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=FLAGS)

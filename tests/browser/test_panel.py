@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from playwright.sync_api import expect
 
 pytestmark = pytest.mark.browser
 
@@ -113,7 +114,7 @@ def test_ipywidgets_2612_a_failing_lab_shows_an_alert_and_can_run_again(lab_page
     lab.button("Run").click()
     alert = lab.page.get_by_role("alert").filter(has_text="the device fell off the bus")
     alert.wait_for()
-    assert lab.button("Run").is_enabled()
+    expect(lab.button("Run")).to_be_enabled()
     lab.page.locator(".labkit-panel").screenshot(path=screenshots / "panel_failed.png")
     rate = lab.page.get_by_label("Arrival rate (requests/s)")
     rate.fill("6000")

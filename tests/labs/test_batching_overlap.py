@@ -15,7 +15,7 @@ def placed(tiny: Subject, monkeypatch: pytest.MonkeyPatch) -> Subject:
 
 
 def test_staged_rows_are_copied_less_than_stacked_ones(placed: Subject) -> None:
-    items = list(run(OverlapSettings(cap=4, threads=1, seconds=0.3), Event()))
+    items = list(run(OverlapSettings(cap=4, threads=1, seconds=1.0), Event()))
     points = {(item.series, item.x): item.y for item in items if isinstance(item, Point)}
     for cap in (1, 2, 4):
         assert points["copied, staged", cap] < points["copied, stacked", cap]
@@ -23,7 +23,7 @@ def test_staged_rows_are_copied_less_than_stacked_ones(placed: Subject) -> None:
 
 
 def test_the_second_half_compares_preparing_threads_with_none(placed: Subject) -> None:
-    items = list(run(OverlapSettings(cap=2, threads=2, seconds=0.2), Event()))
+    items = list(run(OverlapSettings(cap=2, threads=2, seconds=1.0), Event()))
     rates = {item.x: item.y for item in items if isinstance(item, Point) and item.series == "requests per second"}
     assert sorted(rates) == [0, 1, 2]
     assert all(rate > 0 for rate in rates.values())

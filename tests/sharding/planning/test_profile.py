@@ -1,4 +1,5 @@
 import json
+from importlib import import_module
 
 import numpy as np
 import pytest
@@ -7,13 +8,15 @@ from torch import nn
 
 from labkit.devices import cache_dir
 from labkit.errors import SettingError, UnknownName
-from labkit.sharding import profile as module
 from labkit.sharding import timing
 from labkit.sharding.chain import Chain
 from labkit.sharding.footprint import working_bytes
 from labkit.sharding.link import Link
 from labkit.sharding.partition import partition
 from labkit.sharding.profile import profile
+
+# The package exports the function under the module's name, which hides the module.
+module = import_module("labkit.sharding.profile")
 
 
 def chain():
