@@ -14,10 +14,10 @@ from labkit.sharding.pipeline import Pipeline
 
 __all__ = ["alone_ms", "drive", "in_flight", "there_and_back"]
 
-_LEAST = 6
-_PATIENCE_S = 15.0
+_LEAST = 4
+_PATIENCE_S = 10.0
 _LOOK_S = 0.02
-_ALONE, _ALONE_S = 10, 1.0
+_ALONE, _ALONE_S = 10, 0.6
 
 
 def in_flight(stages: int) -> int:
@@ -51,10 +51,10 @@ def _ends(pipeline: Pipeline, cursor: int) -> list[float]:
 
 
 def alone_ms(found: Specimen, pipeline: Pipeline, rows: int) -> float:
-    """Milliseconds of a request of so many rows while there is no other: the median of ten, or of a second's."""
+    """Milliseconds of a request of so many rows while there is no other: the median of ten, or of what 0.6 s allow."""
     payload, begun_s = found.rows(rows), perf_counter()
     seen_s: list[float] = []
-    while len(seen_s) < _ALONE and (len(seen_s) < 3 or perf_counter() < begun_s + _ALONE_S):
+    while len(seen_s) < _ALONE and (len(seen_s) < 2 or perf_counter() < begun_s + _ALONE_S):
         sent_s = perf_counter()
         pipeline.submit(payload).result(60)
         seen_s.append(perf_counter() - sent_s)

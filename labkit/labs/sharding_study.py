@@ -12,18 +12,19 @@ from dataclasses import dataclass
 from statistics import fmean, median
 from threading import Event
 
-from labkit.devices.host import Busy
 from labkit.errors import require
 from labkit.labs.pipeline_drive import alone_ms, drive, there_and_back
 from labkit.labs.sharding_losses import Losses, lose
 from labkit.labs.specimen import Cut, Specimen, specimen
 from labkit.measure import Ratio, ratio
 
-__all__ = ["CONTROL", "WHOLE", "Study", "StudySettings", "System", "fastest", "study"]
+__all__ = ["BUSY", "CONTROL", "WHOLE", "Study", "StudySettings", "System", "fastest", "study"]
 
 WHOLE, CONTROL = "whole", "whole again"
 # What pairs of runs must differ by to be called different, even when all agree.
 _TELLING = 1.03
+# From this share of the cores on, other programs decide what is measured here.
+BUSY = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,14 +35,14 @@ class StudySettings:
     device: str = "auto"
     stages: int = 3
     rows: int = 4
-    seconds: float = 10.0
+    seconds: float = 8.0
     rounds: int = 1
     kills: int = 2
 
     def __post_init__(self) -> None:
         require(self.stages >= 2, f"stages is {self.stages}; it must be at least 2", "Give 2, 3 or 4.")
         require(self.rows >= 1, f"rows is {self.rows}; it must be at least 1", "Give the rows of a microbatch.")
-        require(self.seconds >= 1, f"seconds is {self.seconds}; a study needs at least 1", "Give 10 or more.")
+        require(self.seconds >= 1, f"seconds is {self.seconds}; a study needs at least 1", "Give 8 or more.")
         require(self.rounds >= 1, f"rounds is {self.rounds}; it must be at least 1", "Give a count.")
         require(self.kills >= 1, f"kills is {self.kills}; it must be at least 1", "Give a count.")
 
@@ -73,7 +74,7 @@ class System:
 
 @dataclass(frozen=True, slots=True)
 class Study:
-    """The results; `others_share` of the cores was used by other programs meanwhile."""
+    """The results; `others_share` of the cores was used by other programs while the layers were timed."""
 
     settings: StudySettings
     device_name: str
@@ -100,7 +101,12 @@ class Study:
         return tuple(after / before for before, after in zip(whole, self.system(name).rates, strict=True))
 
     def pays(self) -> bool | None:
-        """Whether the best cut answers more than the whole model in every pair, beyond what the control differs by."""
+        """Whether the best cut answers more than the whole model in every pair, beyond what the control differs by.
+
+        None when the pairs do not agree, or other programs have kept the machine busy.
+        """
+        if self.others_share > BUSY:
+            return None
         noise = max(max(pair, 1 / pair) for pair in self.pairs(CONTROL))
         gains, telling = self.pairs(self.best.name), max(_TELLING, noise)
         if min(gains) > telling:
@@ -111,11 +117,16 @@ class Study:
         """The one sentence that a hurried reader takes along."""
         best, gain = self.best, self.gain(self.best.name).value
         memory = max(best.cut.plan.memory_bytes) / max(self.system(WHOLE).cut.plan.memory_bytes)
-        found = self.pays()
-        says = "pays" if found else "does not pay" if found is False else "makes no clear difference"
+        busy = f"other programs used {100 * self.others_share:.0f} % of the cores"
+        why = busy if self.others_share > BUSY else "the runs differ too much"
+        found, what = self.pays(), f"cutting {self.settings.model} into {best.stages} stages"
+        says = {
+            True: f"C{what[1:]} pays on {self.device_name}",
+            False: f"C{what[1:]} does not pay on {self.device_name}",
+            None: f"Whether {what} pays on {self.device_name} is not clear, because {why}",
+        }[found]
         return (
-            f"Cutting {self.settings.model} into {best.stages} stages {says} on {self.device_name}: "
-            f"x{gain:.2f} the rows per second of the whole model on the same cores, "
+            f"{says}: x{gain:.2f} the rows per second of the whole model on the same cores, "
             f"{100 * memory:.0f} % of its memory in the fullest worker, "
             f"and one microbatch alone takes {best.alone_ms:.0f} ms instead of {self.system(WHOLE).alone_ms:.0f}."
         )
@@ -128,7 +139,7 @@ def fastest(systems: Sequence[System]) -> System:
 
 def study(settings: StudySettings, stop: Event | None = None, say: Callable[[str], None] = print) -> Study:
     """Run the whole study; `say` is told of each stage. Raises `MeasureError` if it is stopped half-way."""
-    stop, since = stop or Event(), Busy.now()
+    stop = stop or Event()
     found = specimen(settings.model, settings.device, fresh=True)
     say(f"Timing the {len(found.chain)} layers of {settings.model} on {found.subject.device_name}")
     cuts = _cuts(found, settings)
@@ -136,7 +147,7 @@ def study(settings: StudySettings, stop: Event | None = None, say: Callable[[str
     systems = _compare(found, cuts, settings, stop)
     best = fastest(systems)
     losses = lose(found, best.cut, settings.kills, stop, say)
-    return Study(settings, found.subject.device_name, systems, losses, since.others_share())
+    return Study(settings, found.subject.device_name, systems, losses, found.others_share)
 
 
 def _cuts(found: Specimen, settings: StudySettings) -> dict[str, Cut]:

@@ -33,7 +33,7 @@ __all__ = ["BATCHER", "BOTH", "PIPELINE", "UNCUT", "VersusSettings", "run"]
 
 BATCHER, PIPELINE, BOTH, UNCUT = "A: batcher", "B: pipeline", "A in front of B", "B with one stage"
 
-_WARMUP_S = 0.2
+_WARMUP_S, _DRAIN_S = 0.15, 2.0
 _NOISE = 0.05
 
 
@@ -46,7 +46,7 @@ class VersusSettings:
     stages: int = 2
     cap: int = 16
     rows: int = 8
-    seconds: float = 0.6
+    seconds: float = 0.5
 
     def __post_init__(self) -> None:
         require(self.stages >= 2, f"stages is {self.stages}; it must be at least 2", "Give 2 or 3.")
@@ -88,10 +88,11 @@ def _loads(found: Specimen, settings: VersusSettings, stop: Event) -> Iterator[P
 
 def _engines(found: Specimen, settings: VersusSettings, stack: ExitStack) -> dict[str, Engine]:
     """All systems at once; one that has nothing to do costs next to nothing."""
-    cut = found.cut(settings.stages, 1)
-    pipeline = stack.enter_context(found.pipeline(cut, balancing=None))
-    behind = stack.enter_context(found.pipeline(cut, balancing=None, microbatch_rows=None))
-    uncut = stack.enter_context(found.pipeline(found.cut(1, 1), balancing=None))
+    cut = found.cut(settings.stages, settings.rows)
+    pipeline, behind, uncut = (
+        stack.enter_context(found.pipeline(each, balancing=None, microbatch_rows=None))
+        for each in (cut, cut, found.cut(1, settings.rows))
+    )
     subj = found.subject
     whole = Batcher(subj.model.module, device=subj.device_id, max_rows=settings.cap, name="whole")
     # As many batches under way as there are stages, so that each has one.
@@ -114,7 +115,9 @@ def _through(pipeline: Pipeline) -> Callable[[torch.Tensor], Any]:
 def _driven(engine: Engine, payload: torch.Tensor, users: int, seconds: float, stop: Event) -> Metrics:
     workload = Workload("rows", (payload,))
     return summarise(
-        drive_closed(engine, workload, concurrency=users, duration_s=seconds, warmup_s=_WARMUP_S, stop=stop)
+        drive_closed(
+            engine, workload, concurrency=users, duration_s=seconds, warmup_s=_WARMUP_S, drain_s=_DRAIN_S, stop=stop
+        )
     )
 
 

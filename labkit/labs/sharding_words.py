@@ -9,7 +9,7 @@ from typing import Any
 
 from labkit.labs.point import Point
 from labkit.labs.sharding_losses import Loss
-from labkit.labs.sharding_study import CONTROL, WHOLE, Study, System
+from labkit.labs.sharding_study import BUSY, CONTROL, WHOLE, Study, System
 from labkit.measure import NumberClass, ResultRow
 
 __all__ = [
@@ -30,8 +30,6 @@ LOSS_COLUMNS = ("fault", "stage", "noticed after", "replaced after", "longest wa
 
 _NAME = "91_report_sharding"
 _LOSS_FIELDS = ("noticed_ms", "replaced_ms", "gap_ms")
-# From this share of the cores on, other programs are a doubt of their own.
-_BUSY = 0.1
 
 
 def key_rows(study: Study) -> list[tuple[str, str, str]]:
@@ -133,18 +131,18 @@ def points(study: Study) -> Iterator[Point]:
         for system in (whole, *[each for each in study.systems if each.name.endswith(rule)]):
             yield Point(f"{rule} (measured)", system.stages, system.rows_per_s)
     for system in (whole, *[each for each in study.systems if each.name.endswith("best cut")]):
-        yield Point("best cut, these cores (modelled)", system.stages, system.cut.rows_per_s)
-        yield Point("best cut, a device each (modelled)", system.stages, rows / system.cut.plan.bottleneck_s)
+        yield Point("these cores (modelled)", system.stages, system.cut.rows_per_s)
+        yield Point("device each (modelled)", system.stages, rows / system.cut.plan.bottleneck_s)
 
 
 def doubts(study: Study) -> list[str]:
     """What keeps these numbers from being certain, a sentence each."""
     pairs, losses = len(study.system(WHOLE).rates), study.losses
     said = []
-    if study.others_share > _BUSY:
+    if study.others_share > BUSY / 2:
         said.append(
-            f"Other programs used {100 * study.others_share:.0f} % of the cores meanwhile: do not quote these numbers, "
-            "run it again on an idle machine."
+            f"Other programs used {100 * study.others_share:.0f} % of the cores when this began: "
+            "do not quote these numbers, run it again on an idle machine."
         )
     gain = study.gain(study.best.name)
     interval = f"The 95 % interval of the gain is x{gain.low:.2f} to x{gain.high:.2f}."

@@ -112,6 +112,11 @@ class Specimen:
             self._measured[grounds] = found
         return self._measured[grounds]
 
+    @property
+    def others_share(self) -> float:
+        """The share of the cores that other programs used while the layers were timed; 0 before they were."""
+        return max((found.origin.others_share for found in self._measured.values()), default=0.0)
+
     def cut(
         self,
         stages: int,

@@ -23,12 +23,15 @@ from labkit.ui.chart import Chart, Level
 from labkit.ui.screen import put
 from labkit.ui.series import Curve
 from labkit.ui.theme import INK, pen
-from labkit.ui.words import describe
+from labkit.ui.words import describe, unit
 
 __all__ = ["charts", "lines", "show"]
 
 _INK = "#1f2328"
 _FAINT = "#d8dee4"
+_PLOT, _BETWEEN, _LINE = 226, 122, 20  # pixels: a plot's height, what is between two, and a legend's line
+_PAGE, _HALF = 760, 440  # pixels of a legend that fit across a page, and above one of two plots
+_COUNTABLE = 12  # what has no unit is counted; so far each number has its tick
 _MARK = 12  # pixels of a curve that is one point
 _MARKED = 40  # curves of at most so many points show each point
 
@@ -77,18 +80,23 @@ def lines(
 
 
 def charts(specs: Sequence[Chart], curves: Mapping[str, Curve], settings: Any = None, *, title: str = "") -> go.Figure:
-    """One figure of all charts, at most two in a row; its text for those who cannot see it is in `layout.meta`."""
-    across = min(2, len(specs))
+    """One figure of all charts, two in a row where their legends fit; the figure in words is in `layout.meta`."""
+    wide = max(_legend_width(chart, curves) for chart in specs)
+    across = min(2 if wide <= _HALF else 1, len(specs))
     down = -(-len(specs) // across)
-    figure = make_subplots(rows=down, cols=across, horizontal_spacing=0.11, vertical_spacing=0.42 / down)
+    lines = max(1, math.ceil(wide / _PAGE))
+    between = _BETWEEN + _LINE * (lines - 1)
+    inside = down * _PLOT + (down - 1) * between
+    figure = make_subplots(rows=down, cols=across, horizontal_spacing=0.11, vertical_spacing=between / inside)
     said = [
         _draw(figure, chart, curves, settings, (index // across + 1, index % across + 1))
         for index, chart in enumerate(specs)
     ]
+    top = (86 if title else 52) + _LINE * lines
     figure.update_layout(
         template=_TEMPLATE,
-        height=(130 if title else 100) + 330 * down - 60,
-        margin={"l": 60, "r": 24, "t": 106 if title else 72, "b": 52},
+        height=top + inside + 52,
+        margin={"l": 60, "r": 24, "t": top, "b": 52},
         title={"text": title, "x": 0, "xref": "paper", "y": 1, "yref": "container", "yanchor": "top", "pad": {"t": 14}},
         meta={"alt": " ".join(said)},
     )
@@ -122,18 +130,27 @@ def _draw(figure: go.Figure, chart: Chart, curves: Mapping[str, Curve], settings
     )
     kind: dict[str, Any] = {"type": "log"} if chart.log_y else {"rangemode": "tozero"}
     if chart.bars:
-        kind = {"autorange": "reversed", "dtick": 1, "showgrid": False}
+        rows = [0.0, *(float(level) for curve in mine.values() for level in curve.y)]
+        kind = {"range": [max(rows) + 0.6, min(rows) - 0.6], "dtick": 1, "showgrid": False}
+    if not unit(chart.x) and _span(mine) <= _COUNTABLE:
+        figure.update_xaxes(dtick=1, row=row, col=column)
     figure.update_yaxes(title={"text": chart.y, "standoff": 8}, row=row, col=column, **kind)
-    _head(figure, chart.title, plot)
+    _head(figure, chart.title, plot, max(1, math.ceil(_legend_width(chart, curves) / _PAGE)))
     return describe(chart, mine, levels)
 
 
-def _head(figure: go.Figure, title: str, plot: str) -> None:
-    """Put a title and a legend of its own above one of the figure's plots."""
+def _head(figure: go.Figure, title: str, plot: str, lines: int) -> None:
+    """Put a title and a legend of its own, of so many lines, above one of the figure's plots."""
     left, top = figure.layout[f"xaxis{plot}"].domain[0], figure.layout[f"yaxis{plot}"].domain[1]
     corner = {"x": left, "y": top, "xanchor": "left", "yanchor": "bottom"}
     figure.add_annotation(
-        text=f"<b>{title}</b>", xref="paper", yref="paper", yshift=32, showarrow=False, font_size=15, **corner
+        text=f"<b>{title}</b>",
+        xref="paper",
+        yref="paper",
+        yshift=12 + _LINE * lines,
+        showarrow=False,
+        font_size=15,
+        **corner,
     )
     figure.update_layout({f"legend{plot}": {"orientation": "h", "bgcolor": "rgba(0,0,0,0)", **corner}})
 
@@ -162,6 +179,17 @@ def _bar_trace(name: str, curve: Curve, index: int, legend: str) -> go.Scatter:
     x = [value for begin, end in zip(begins, ends, strict=True) for value in (begin, end - 0.06 * (end - begin), None)]
     y = [value for level in curve.y[::2] for value in (level, level, None)]
     return _trace(name, curve, index, legend, x=x, y=y, mode="lines", line_dash="solid", line_width=16)
+
+
+def _legend_width(chart: Chart, curves: Mapping[str, Curve]) -> float:
+    """Pixels that the names of a chart's curves take beside one another."""
+    return sum(6.5 * len(name) + 72 for name in curves if chart.takes(name))
+
+
+def _span(curves: Mapping[str, Curve]) -> float:
+    """How far the curves reach in x."""
+    values = [float(end) for curve in curves.values() if len(curve.x) for end in (curve.x.min(), curve.x.max())]
+    return max(values, default=math.inf) - min(values, default=0.0)
 
 
 def _rule() -> dict[str, Any]:

@@ -41,7 +41,13 @@ def test_a_cut_that_answers_less_does_not_pay(layered: Specimen) -> None:
 def test_a_gain_within_what_the_control_differs_by_is_none(layered: Specimen) -> None:
     found = _study(layered, best=(150.0, 150.0), again=(160.0, 100.0))
     assert found.pays() is None
-    assert "makes no clear difference" in found.verdict()
+    assert "is not clear" in found.verdict()
+
+
+def test_nothing_is_claimed_about_a_machine_that_others_kept_busy(layered: Specimen) -> None:
+    found = _study(layered, others_share=0.5)
+    assert found.pays() is None
+    assert "other programs used 50 % of the cores" in found.verdict()
 
 
 def test_every_key_number_has_a_class(layered: Specimen) -> None:

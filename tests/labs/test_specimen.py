@@ -42,6 +42,12 @@ def test_the_layers_are_measured_once_so_that_cuts_can_be_compared(layered: Spec
     assert (first.problem.layer_s == second.problem.layer_s).all()
 
 
+def test_what_others_used_is_that_of_the_busiest_measurement(layered: Specimen) -> None:
+    assert layered.others_share == 0.0
+    measured = [layered.profile(workers, 2).origin.others_share for workers in (1, 2)]
+    assert layered.others_share == max(measured)
+
+
 def test_a_slower_device_gets_fewer_layers_and_the_times_are_its_own(layered: Specimen) -> None:
     even, uneven = layered.cut(2, 4), layered.cut(2, 4, slowdowns=(1.0, 8.0))
     assert np.allclose(uneven.problem.layer_s[1], 8 * even.problem.layer_s[0])

@@ -71,7 +71,7 @@ def test_a_figure_draws_each_bar_a_little_short_with_stage_0_on_top():
     assert list(first.x) == [0.0, 0.94, None, 1.0, 1.94, None]
     assert list(second.y) == [1.0, 1.0, None]
     assert first.line.dash == "solid"
-    assert figure.layout.yaxis.autorange == "reversed"
+    assert list(figure.layout.yaxis.range) == [1.6, -0.6]
     table = data_table(figure.to_plotly_json())
     assert table["text/html"].count("<td>") == 3 * 6
 

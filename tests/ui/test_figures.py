@@ -141,3 +141,28 @@ def test_labels_of_levels_stand_at_their_lines_on_a_logarithmic_axis() -> None:
     assert notes["goal"].y == 2.0
     assert notes["bound"].x == 3.0
     assert {100.0} <= {shape.y0 for shape in figure.layout.shapes}
+
+
+@pytest.mark.parametrize(("x", "far", "step"), [("stages", 3, 1), ("time (s)", 3, None), ("rows", 64, None)])
+def test_a_few_things_that_are_counted_have_no_ticks_between_them(x, far, step):
+    figure = figures.lines([("rate", 1, 30.0), ("rate", far, 41.0)], title="t", x=x, y="y")
+    assert figure.layout.xaxis.dtick == step
+
+
+def test_a_curve_of_one_point_is_a_mark():
+    figure = figures.lines([("all", 1, 3.0), ("all", 2, 4.0), ("best", 2, 4.0)], title="t", x="x", y="y")
+    curve, mark = figure.data
+    assert mark.marker.size > 2 * curve.marker.size
+
+
+def test_names_that_need_more_lines_push_the_title_up_and_the_plots_apart():
+    few, many = (
+        figures.lines(
+            [(f"a rather long name, {n}", x, x) for n in range(count) for x in (1, 2)], title="t", x="x", y="y"
+        )
+        for count in (2, 12)
+    )
+    head = [next(note for note in figure.layout.annotations if note.text == "<b>t</b>") for figure in (few, many)]
+    assert head[1].yshift >= head[0].yshift + 20
+    assert many.layout.margin.t - few.layout.margin.t == head[1].yshift - head[0].yshift
+    assert many.layout.height - few.layout.height == head[1].yshift - head[0].yshift
