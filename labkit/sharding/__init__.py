@@ -6,6 +6,7 @@
 from labkit.sharding.balance import Balancing
 from labkit.sharding.baselines import equal_count, parameter_balanced
 from labkit.sharding.chain import Chain, Stage
+from labkit.sharding.cluster import Cluster
 from labkit.sharding.health import Health, PipelineSnapshot, StageSnapshot
 from labkit.sharding.link import Link
 from labkit.sharding.nursery import stop_fork_server
@@ -25,6 +26,7 @@ __all__ = [
     "Balancing",
     "Budget",
     "Chain",
+    "Cluster",
     "Health",
     "Link",
     "OnnxChain",

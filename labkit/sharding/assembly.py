@@ -10,6 +10,7 @@ from labkit.errors import require
 from labkit.records import Recorder
 from labkit.sharding.balance import Balancer
 from labkit.sharding.carrier import Carrier, make_carrier
+from labkit.sharding.cluster import Cluster
 from labkit.sharding.conductor import Conductor
 from labkit.sharding.crew import Crew
 from labkit.sharding.layout import Layout
@@ -29,7 +30,7 @@ __all__ = ["Parts", "Wishes", "assemble"]
 class Wishes:
     """What is wanted of each stage; None where the default will do."""
 
-    carrier: str
+    carrier: str | Cluster
     devices: Sequence[str] | None
     dtypes: Sequence[Any] | None
     slowdowns: Sequence[float] | None
@@ -53,7 +54,9 @@ def assemble(
     """Make all parts and join them; nothing runs yet. Raises `SettingError`."""
     devices = _per_stage("devices", wishes.devices, "cpu", layout)
     slowdowns = _per_stage("slowdowns", wishes.slowdowns, 1.0, layout)
-    carrier = make_carrier(wishes.carrier, stages, resolved_dtypes(stages, wishes.dtypes, layout))
+    dtypes = resolved_dtypes(stages, wishes.dtypes, layout)
+    workers = sum(len(seats) for seats in layout.seats) + settings.spares
+    carrier = make_carrier(wishes.carrier, stages, dtypes, workers)
     ledger = Ledger(records)
     conductor = Conductor(carrier, ledger, settings.patience, name)
     crew = Crew(

@@ -1,4 +1,4 @@
-"""What carries workers and values: processes with shared memory, or threads."""
+"""What carries workers and values: processes with shared memory, threads, or actors on a Ray cluster."""
 
 from __future__ import annotations
 
@@ -8,15 +8,17 @@ from typing import Any, Protocol
 import torch
 
 from labkit.errors import UnknownName
+from labkit.sharding.cluster import Cluster
 from labkit.sharding.hand import Store
 from labkit.sharding.job import LayerRef
 from labkit.sharding.nursery import hatch
+from labkit.sharding.patience import Patience
 from labkit.sharding.remote import Remote
 from labkit.sharding.ring import Ring
 from labkit.sharding.threads import Cabinet, ThreadRemote
 from labkit.sharding.weights import Weights
 
-__all__ = ["Carrier", "Processes", "Threads", "make_carrier"]
+__all__ = ["Carrier", "Processes", "Threads", "make_carrier", "patience_for"]
 
 
 class Carrier(Protocol):
@@ -96,10 +98,25 @@ class Threads:
         self.store.close()
 
 
-def make_carrier(name: str, layers: Sequence[Any], dtypes: Sequence[torch.dtype | None]) -> Carrier:
-    """Make the carrier called `name`: "process" or "thread"; raises `UnknownName`."""
-    if name == "process":
+def make_carrier(
+    wanted: str | Cluster, layers: Sequence[Any], dtypes: Sequence[torch.dtype | None], workers: int
+) -> Carrier:
+    """Make the carrier called "process", "thread" or "ray", for so many workers at first; raises `UnknownName`."""
+    if wanted == "process":
         return Processes(layers, dtypes)
-    if name == "thread":
+    if wanted == "thread":
         return Threads(layers, dtypes)
-    raise UnknownName.among("carrier", name, ["process", "thread"])
+    if isinstance(wanted, Cluster) or wanted == "ray":
+        from labkit.sharding.actors import Actors
+
+        return Actors(layers, dtypes, _cluster(wanted), workers)
+    raise UnknownName.among("carrier", wanted, ["process", "thread", "ray"])
+
+
+def patience_for(wanted: str | Cluster) -> Patience:
+    """The limits of waiting that suit a carrier."""
+    return _cluster(wanted).patience if isinstance(wanted, Cluster) or wanted == "ray" else Patience()
+
+
+def _cluster(wanted: str | Cluster) -> Cluster:
+    return wanted if isinstance(wanted, Cluster) else Cluster()

@@ -37,7 +37,7 @@ __all__ = [
 ]
 
 Replay = Literal["", "last", "all"]
-FailureKind = Literal["raised", "out_of_memory", "behind"]
+FailureKind = Literal["raised", "out_of_memory", "behind", "lost"]
 
 
 class Key(NamedTuple):
@@ -160,7 +160,7 @@ class Grow(NamedTuple):
 
 
 class Failed(NamedTuple):
-    """From a worker: the stage raised, memory ran out, or its state is not at the job's position."""
+    """From a worker: the stage raised, memory ran out, its state is not at the job's position, or its value is lost."""
 
     key: Key
     kind: FailureKind

@@ -31,7 +31,7 @@ _HAS_FORK_SERVER = "forkserver" in multiprocessing.get_all_start_methods()
 class ProcessRemote:
     """A worker process and the controller's end of its pipe."""
 
-    beats = True
+    beats, blameless = True, False
 
     def __init__(self, process: BaseProcess, connection: Connection[Any, Any]) -> None:
         self._process = process

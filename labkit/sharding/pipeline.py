@@ -17,7 +17,9 @@ from labkit.errors import EngineClosed, QueueFull, UnknownName, require
 from labkit.records import Recorder
 from labkit.sharding.assembly import Wishes, assemble
 from labkit.sharding.balance import Balancing
+from labkit.sharding.carrier import patience_for
 from labkit.sharding.chain import Chain
+from labkit.sharding.cluster import Cluster
 from labkit.sharding.conductor import Conductor
 from labkit.sharding.health import PipelineSnapshot
 from labkit.sharding.job import Forget
@@ -54,12 +56,13 @@ class Pipeline:
     leading axis into microbatches of `microbatch_rows` (the last may be short), which are in different stages at the
     same time; the outputs are joined again, in order, and are the caller's to keep.
 
-    `carrier` is "process" (worker processes from a fork server, shared memory between them) or "thread". Each stage
-    runs on its entry of `devices` (default: all on the CPU) with its entry of `replicas` as many workers, in its entry
-    of `dtypes`: weights are cast once, values where they arrive. `slowdowns` make a stage's device seem slower by
-    doing the work several times over. When a worker is lost, a spare or a new one takes its place and its microbatches
-    are run again, so stages must not have side effects; where no worker can be had, the model is cut anew for the
-    stages that are left, at `replan(survivors)` (default: the best cut by the times measured so far).
+    `carrier` is "process" (worker processes from a fork server, shared memory between them), "thread", or "ray" (actors
+    on the hosts of a Ray cluster; a `Cluster` says which). Each stage runs on its entry of `devices` (default: all on
+    the CPU) with its entry of `replicas` as many workers, in its entry of `dtypes`: weights are cast once, values where
+    they arrive. `slowdowns` make a stage's device seem slower by doing the work several times over. When a worker is
+    lost, a spare or a new one takes its place and its microbatches are run again, so stages must not have side effects;
+    where no worker can be had, the model is cut anew for the stages that are left, at `replan(survivors)` (default: the
+    best cut by the times measured so far).
 
     `boundaries` makes runs of layers of the `stages`: (0, 2, 5) makes two pipeline stages of five layers, whose
     boundary can move.
@@ -77,7 +80,7 @@ class Pipeline:
         self,
         stages: Sequence[Stage],
         *,
-        carrier: Literal["process", "thread"] = "process",
+        carrier: Literal["process", "thread", "ray"] | Cluster = "process",
         boundaries: Sequence[int] | None = None,
         devices: Sequence[str] | None = None,
         dtypes: Sequence[Dtype] | None = None,
@@ -95,8 +98,9 @@ class Pipeline:
         replan: Replan | None = None,
         name: str = "pipeline",
     ) -> None:
+        patience = patience or patience_for(carrier)
         self._settings = Settings(
-            microbatch_rows, max_queue, depth, timeout_s, spares, patience or Patience(), budget or Budget(), balancing
+            microbatch_rows, max_queue, depth, timeout_s, spares, patience, budget or Budget(), balancing
         )
         self.records = Recorder()
         self._numbers, self._sequence_numbers = count(), count()

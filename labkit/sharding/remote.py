@@ -26,6 +26,11 @@ class Remote(Protocol):
         """Whether it gives signs of life while it works."""
         ...
 
+    @property
+    def blameless(self) -> bool:
+        """Whether its whole host was lost, so that nothing it was given can have killed it."""
+        ...
+
     def kill(self) -> None:
         """End it at once, whatever it is doing."""
         ...

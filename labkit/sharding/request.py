@@ -45,7 +45,7 @@ class Answer(Future[Any]):
 class Microbatch:
     """Some rows of a request. `at` is the next layer that it needs, `slot` where its value lies meanwhile."""
 
-    __slots__ = ("at", "index", "killed", "replay", "request", "rows", "slot", "source_bytes")
+    __slots__ = ("at", "index", "killed", "replay", "request", "restarts", "rows", "slot", "source_bytes")
 
     def __init__(self, request: Request, index: int, rows: int) -> None:
         self.request = request
@@ -55,6 +55,7 @@ class Microbatch:
         self.slot = -1
         self.source_bytes = 0
         self.killed: list[int] = []
+        self.restarts = 0
         self.replay: Replay = ""
 
     @property

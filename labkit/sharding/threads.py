@@ -116,7 +116,7 @@ class Cabinet:
 class ThreadRemote:
     """A worker thread and the controller's end of its pipe."""
 
-    beats = False
+    beats = blameless = False
 
     def __init__(self, shelf: Cabinet, name: str) -> None:
         self.connection, theirs = multiprocessing.Pipe()

@@ -35,6 +35,7 @@ __all__ = ["Traffic"]
 
 _UNKNOWN_S = 0.05
 _SWEEP_AT = 1024
+_RESTARTS = 8
 _REMEDY = "Give the request more time, or send fewer at once."
 
 
@@ -250,10 +251,26 @@ class Traffic:
             self._store.free(flight.target)
             self._rebuild(microbatch)
             return
+        if message.kind == "lost" and not request.done:
+            self._store.free(flight.target)
+            self._restart(microbatch, message.text)
+            return
         outcome: StepOutcome = "out_of_memory" if message.kind == "out_of_memory" else "failed"
         request.step = self._steps.add(hand, flight, message.started_s, message.finished_s, outcome)
         self._end(microbatch, flight.target)
         self.fail(request, stage_failed(message, self._crew.describe(hand)))
+
+    def _restart(self, microbatch: Microbatch, reason: str) -> None:
+        """Begin anew with the request's rows: the value has gone with the host where it lay."""
+        self._store.free(microbatch.slot)
+        self._under_way -= 1
+        microbatch.at, microbatch.replay, microbatch.slot = 0, "", -1
+        microbatch.restarts += 1
+        if microbatch.restarts < _RESTARTS:
+            self._enter(microbatch)
+            return
+        problem = f"the values of a microbatch were lost {microbatch.restarts} times, the last one so: {reason}"
+        self.fail(microbatch.request, WorkerDied(problem, "Look at the hosts and the network between them."))
 
     def _rebuild(self, microbatch: Microbatch) -> None:
         """Let a worker that does not have the sequence's state run its inputs again, and then this step."""
@@ -277,7 +294,7 @@ class Traffic:
 
         Each loss counts against the microbatch that was running; when it has cost too many workers, it fails.
         """
-        blamed = hand.running
+        blamed = None if hand.remote.blameless else hand.running
         flights, hand.jobs = list(hand.jobs), deque()
         if blamed is not None:
             blamed.microbatch.killed.append(hand.seat.number if hand.seat else -1)

@@ -33,7 +33,7 @@ _ALIGNMENT = 64
 
 
 class Weights:
-    """Packed layers: `segment` holds them, `refs[k]` says where layer k is."""
+    """Packed layers: `segment` holds them, `refs[k]` says where layer k is, `specs[k]` where its tensors are."""
 
     def __init__(
         self,
@@ -43,13 +43,14 @@ class Weights:
     ) -> None:
         table = _Table()
         bodies = [_pickled(number, layer, dtypes[number], table) for number, layer in enumerate(layers)]
+        self.specs = tuple(specs for _, specs in bodies)
         starts = [table.place(len(body)) for body, _ in bodies]
         self.segment = make_segment(max(table.end, 1))
         for spec, tensor in table.tensors:
             view(self.segment.memory, 0, spec).copy_(tensor)
         self.refs = tuple(
-            LayerRef(number, start, len(body), weights_bytes, dtypes[number])
-            for number, ((body, weights_bytes), start) in enumerate(zip(bodies, starts, strict=True))
+            LayerRef(number, start, len(body), sum(spec.size_bytes for spec in specs), dtypes[number])
+            for number, ((body, specs), start) in enumerate(zip(bodies, starts, strict=True))
         )
         for ref, (body, _) in zip(self.refs, bodies, strict=True):
             self.segment.memory[ref.offset : ref.offset + ref.size_bytes] = body
@@ -91,17 +92,17 @@ class _Table:
         return offset
 
 
-def _pickled(number: int, layer: Any, dtype: torch.dtype | None, table: _Table) -> tuple[bytes, int]:
-    """Pickle a layer, with `dtype` for its parameters and buffers; return the pickle and the bytes of its weights."""
+def _pickled(number: int, layer: Any, dtype: torch.dtype | None, table: _Table) -> tuple[bytes, list[TensorSpec]]:
+    """Pickle a layer, with `dtype` for its parameters and buffers; return the pickle and where its tensors lie."""
     registered = {id(tensor) for tensor in _registered(layer)}
-    sizes: list[int] = []
+    specs: list[TensorSpec] = []
 
     def lift(value: Any) -> Any:
         if not is_plain(value):
             return None
         ours = id(value) in registered
         spec = table.add(value, dtype if dtype and ours and value.is_floating_point() else value.dtype)
-        sizes.append(spec.size_bytes)
+        specs.append(spec)
         return spec, ours, isinstance(value, torch.nn.Parameter)
 
     stream = io.BytesIO()
@@ -113,7 +114,7 @@ def _pickled(number: int, layer: Any, dtype: torch.dtype | None, table: _Table) 
             f"stage {number} ({type(layer).__name__}) cannot be sent to a worker process: {kind}: {error}",
             "Define it at the top level of a module, install cloudpickle, or use carrier='thread'.",
         ) from error
-    return stream.getvalue(), sum(sizes)
+    return stream.getvalue(), specs
 
 
 def _registered(layer: Any) -> Iterable[torch.Tensor]:
