@@ -36,6 +36,7 @@ SPEEDS = ("1 1 1 1", "1 1 1 2", "2 1 1 1", "1 2 1 1", "1 2 3 4")
 
 _FRAME_S = 0.25
 _WINDOW_S = 2.0
+_AGREE = 3
 _FAULTS: dict[Fault, str] = {"slow": "slowed down", "kill": "killed", "hang": "made to hang"}
 _GIVE_UP_S = 20.0
 
@@ -116,6 +117,7 @@ class _Session:
         self._boundaries = cut.plan.boundaries
         self._fault: tuple[Fault, int, float] | None = None
         self._said = ""
+        self._heard: deque[str] = deque(maxlen=_AGREE)
         self._rehearsed = 0
         self._begun_s = 0.0
         self.replaced = False
@@ -206,8 +208,10 @@ class _Session:
             yield from self._aftermath(snapshot, now_s)
             return
         said = bottleneck(snapshot)
-        if said.split(":")[0] != self._said:
-            self._said = said.split(":")[0]
+        self._heard.append(said.split(":")[0])
+        # Said once, and only when some frames in a row agree on it.
+        if self._heard.count(self._heard[-1]) == _AGREE and self._heard[-1] != self._said:
+            self._said = self._heard[-1]
             yield Note(said)
 
     def _aftermath(self, snapshot: PipelineSnapshot, now_s: float) -> Iterator[Note]:
