@@ -57,13 +57,13 @@ def test_pressing_kill_loses_a_worker_and_no_request() -> None:
     items = _until(dials, "was back", lambda: dials.set(replace(dials.get(), kill=1, stage=1)))
     said = [note.text for note in _notes(items)]
     assert "Stage 1 was killed" in said
-    assert "0 requests failed" in said[-1]
+    assert any("was back" in text and "0 requests failed" in text for text in said)
 
 
 def test_pressing_slow_down_is_told_as_emulated() -> None:
     dials = Dials(SETTINGS)
     items = _until(dials, "takes 3 times as long", lambda: dials.set(replace(dials.get(), slow=1, factor=3.0)))
-    assert "(emulated)" in list(_notes(items))[-1].text
+    assert any("takes 3 times as long (emulated)" in note.text for note in _notes(items))
 
 
 def test_a_stage_that_is_not_there_is_answered_with_the_last_one() -> None:
@@ -107,7 +107,7 @@ def test_worker_processes_are_killed_and_replaced_too(layered: Specimen, monkeyp
     monkeypatch.setattr(sharding_live, "specimen", lambda model, device: processes)
     dials = Dials(SETTINGS)
     items = _until(dials, "was back", lambda: dials.set(replace(dials.get(), kill=1)))
-    assert "0 requests failed" in list(_notes(items))[-1].text
+    assert any("0 requests failed" in note.text for note in _notes(items))
 
 
 @pytest.mark.parametrize(("name", "value"), [("rows", 0), ("factor", 0.5), ("seconds", -1.0), ("speeds", "fast")])
