@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from statistics import fmean, median
+from statistics import fmean
 from threading import Event
 
 from labkit.errors import require
@@ -165,12 +165,13 @@ def _cuts(found: Specimen, settings: StudySettings) -> dict[str, Cut]:
 
 def _compare(found: Specimen, cuts: dict[str, Cut], settings: StudySettings, stop: Event) -> tuple[System, ...]:
     seconds = settings.seconds / (2 * settings.rounds * len(cuts))
-    alone: dict[str, list[float]] = {name: [] for name in cuts}
+    alone: dict[str, float] = {}
 
     def rate(name: str) -> float:
         with found.pipeline(cuts[name], balancing=None) as pipeline:
-            alone[name].append(alone_ms(found, pipeline, settings.rows))
+            if name not in alone:
+                alone[name] = alone_ms(found, pipeline, settings.rows)
             return drive(found, pipeline, cuts[name], seconds, stop)
 
     rates = there_and_back(list(cuts), rate, stop, settings.rounds)
-    return tuple(System(name, cut, tuple(rates[name]), median(alone[name])) for name, cut in cuts.items())
+    return tuple(System(name, cut, tuple(rates[name]), alone[name]) for name, cut in cuts.items())
