@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import shutil
 import sys
 import tempfile
 import uuid
@@ -77,6 +78,7 @@ def hosts() -> Iterator[Hosts]:
     yield made
     ray.shutdown()
     made.close()
+    shutil.rmtree(folder, ignore_errors=True)
     for name, value in before.items():
         os.environ.pop(name) if value is None else os.environ.update({name: value})
 

@@ -30,11 +30,14 @@ def gone(pid):
 
 def test_closing_leaves_nothing_also_of_workers_that_are_stopped(hosts, pipeline_of):
     before = groups(hosts), threads()
-    pipeline = pipeline_of([same, same], microbatch_rows=1, spares=1)
+    pipeline = pipeline_of([same, same], microbatch_rows=1)
+    # One more than there are bundles.
+    pipeline.scale(1, 2).result(WAIT_S)
     assert until(lambda: all(hand.remote.pid for hand in pipeline._crew.hands), WAIT_S)
     remotes = [hand.remote for hand in pipeline._crew.hands]
     workers = [remote.pid for remote in remotes]
     assert len(groups(hosts)) == len(before[0]) + 1
+    assert len(workers) == 3
     assert not any(gone(pid) for pid in workers)
     pipeline.inject(0, "hang")
     futures = [pipeline.submit(torch.ones(4)) for _ in range(5)]

@@ -113,6 +113,7 @@ def test_an_exception_in_a_stage_reaches_the_caller_and_nobody_else(obedient):
     assert obedient.snapshot().losses == losses
 
 
+@pytest.mark.parametrize("obedient", ["never"], indirect=True)
 def test_a_microbatch_that_kills_two_workers_fails_alone_with_its_reason(obedient):
     losses = obedient.snapshot().losses
     poison = obedient.submit({"do": "abort", "rows": torch.ones(1)})
@@ -124,13 +125,19 @@ def test_a_microbatch_that_kills_two_workers_fails_alone_with_its_reason(obedien
     assert obedient.snapshot().losses == losses + 2
 
 
-def test_steps_are_told_in_the_time_of_the_controller(obedient):
+def test_steps_are_told_in_the_time_of_the_controller(obedient, monkeypatch):
+    remote = obedient._crew.seats[1].hand.remote
+    # All hosts of this cluster have the same clock: what is measured is the error, at most half of a round trip.
+    round_s, ahead_s = min(remote._offset._samples)
+    assert abs(ahead_s) <= round_s / 2 + 1e-6
+    monkeypatch.setattr(remote._offset, "_ahead_s", 5000.0)
     obedient.submit(torch.ones(2)).result(WAIT_S)
-    request, step = obedient.records.requests()[-1], obedient.records.steps()[-1]
-    # Both ends of this cluster have the same clock, so an error of its estimate shows.
-    assert request.arrived_s - 0.5 < step.started_s <= step.finished_s < request.finished_s + 0.5
+    first, second = obedient.records.steps()[-2:]
+    assert second.started_s <= second.finished_s
+    assert first.finished_s - second.finished_s > 4000
 
 
+@pytest.mark.parametrize("obedient", ["gloo"], indirect=True)
 def test_a_killed_worker_costs_a_retry_and_no_answer(obedient):
     assert until(lambda: obedient.snapshot().health is Health.RUNNING, WAIT_S)
     before = obedient.snapshot()
