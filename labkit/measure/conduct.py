@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from threading import Event
 
@@ -62,9 +63,10 @@ class Halt:
         self._ended = True
 
 
-def conduct(engine: Engine, sender: Sender, plan: Plan, halt: Halt) -> Run:
-    """Run `sender` to its end and return the run; its error, if it had one, is raised here."""
-    rows = _Rows(engine)
+def conduct(engine: Engine, plan: Plan, stop: Event | None, sender_of: Callable[[Halt], Sender]) -> Run:
+    """Run a sender that follows a `Halt` to its end and return the run; its error, if it had one, is raised here."""
+    halt = Halt(stop)
+    sender, rows = sender_of(halt), _Rows(engine)
     try:
         _send(sender, rows)
         stopped, sent_until_s = halt.asked, time.perf_counter()

@@ -19,7 +19,7 @@ import numpy as np
 
 from labkit.engine import Engine
 from labkit.errors import require
-from labkit.measure.conduct import Halt, Plan, conduct
+from labkit.measure.conduct import Plan, conduct
 from labkit.measure.run import Run
 from labkit.measure.sender import ClosedSender, OpenSender, Payloads, drawn
 from labkit.workloads.arrivals import Arrivals
@@ -59,10 +59,8 @@ def drive_open(
     plan = _plan(duration_s, warmup_s, drain_s, seed, slo_ms, scheduled=True)
     warmup = arrivals.times(warmup_s, seed + WARMUP_SEED) - warmup_s if warmup_s else np.empty(0)
     offsets_s = np.concatenate([warmup, arrivals.times(duration_s, seed)])
-    halt = Halt(stop)
-    return conduct(
-        engine, OpenSender(engine, drawn(workload, seed), (plan.start_s + offsets_s).tolist(), halt), plan, halt
-    )
+    due_s = (plan.start_s + offsets_s).tolist()
+    return conduct(engine, plan, stop, lambda halt: OpenSender(engine, drawn(workload, seed), due_s, halt))
 
 
 def drive_closed(
@@ -85,8 +83,8 @@ def drive_closed(
     """
     plan = _plan(duration_s, warmup_s, drain_s, seed, slo_ms, scheduled=False)
     require(concurrency >= 1, f"concurrency is {concurrency}; it must be at least 1", "Give 1 or more.")
-    halt = Halt(stop)
-    return conduct(engine, ClosedSender(engine, drawn(workload, seed), concurrency, plan.end_s, halt), plan, halt)
+    payloads = drawn(workload, seed)
+    return conduct(engine, plan, stop, lambda halt: ClosedSender(engine, payloads, concurrency, plan.end_s, halt))
 
 
 def repeat(run: Callable[[int], Result], *, seeds: Sequence[int] = (1, 2, 3)) -> tuple[Result, ...]:
