@@ -15,16 +15,15 @@ from threading import Event, Thread
 from labkit.batching import Batcher, Policy
 from labkit.errors import LabkitError, require
 from labkit.labs.dials import Dials
+from labkit.labs.frames import Recent, frames
 from labkit.labs.note import Note
 from labkit.labs.point import Point
 from labkit.labs.policies import policy
 from labkit.labs.subject import Subject, subject
 from labkit.measure import LiveArrivals, Metrics, Percentile, drive_live, summarise
-from labkit.records import RequestRecord, StepRecord
 
 __all__ = ["LiveSettings", "run"]
 
-_FRAME_S = 0.25
 _WINDOW_S = 10.0
 
 
@@ -51,12 +50,12 @@ def run(dials: Dials[LiveSettings], stop: Event) -> Iterator[Point | Note]:
     """Drive the batcher until `stop` or until time is up; yields a frame of points four times a second."""
     begun_s = time.perf_counter()
     while not stop.is_set():
-        settings = dials.get()
+        version, settings = dials.version, dials.get()
         yield Note(f"Loading {settings.model}")
         subj = subject(settings.model, settings.device)
         with _Session(subj, settings) as session:
             yield Note(f"Running on {subj.device_name}")
-            yield from session.frames(dials, stop, begun_s)
+            yield from session.frames(dials, stop, version, begun_s)
         # A model cannot be exchanged inside an engine; everything else can.
         if not session.replaced:
             return
@@ -81,9 +80,8 @@ class _Session:
         self._halt = Event()
         self._failure: LabkitError | None = None
         self._sender = Thread(target=self._send, args=(subj,), name="live-load", daemon=True)
-        self._requests: list[RequestRecord] = []
-        self._steps: list[StepRecord] = []
-        self._cursors = (0, 0)
+        self._requests = Recent(self._engine.records.requests_since, _WINDOW_S)
+        self._steps = Recent(self._engine.records.steps_since, _WINDOW_S)
         self._shown = ""
         self.replaced = False
 
@@ -102,15 +100,12 @@ class _Session:
         except LabkitError as error:
             self._failure = error
 
-    def frames(self, dials: Dials[LiveSettings], stop: Event, begun_s: float) -> Iterator[Point | Note]:
-        version = dials.version
-        while not stop.wait(_FRAME_S):
-            now_s = time.perf_counter()
+    def frames(self, dials: Dials[LiveSettings], stop: Event, version: int, begun_s: float) -> Iterator[Point | Note]:
+        for now_s, turned in frames(dials, version, stop):
             if self._failure is not None:
                 raise self._failure
-            if dials.version != version:
-                version = dials.version
-                self._follow(dials.get())
+            if turned is not None:
+                self._follow(turned)
                 yield Note(f"Now: {_described(self._settings)}")
             if self.replaced or 0 < self._settings.seconds < now_s - begun_s:
                 return
@@ -148,18 +143,13 @@ class _Session:
 
     def _window(self, now_s: float) -> Metrics | None:
         """The metrics of what ended in the last ten seconds; None before the first answer."""
-        requests, request_cursor = self._engine.records.requests_since(self._cursors[0])
-        steps, step_cursor = self._engine.records.steps_since(self._cursors[1])
-        self._cursors = (request_cursor, step_cursor)
-        since_s = now_s - _WINDOW_S
-        self._requests = [row for row in self._requests + requests if row.finished_s >= since_s]
-        self._steps = [row for row in self._steps + steps if row.finished_s >= since_s]
-        if not self._requests:
+        self._requests.read(now_s)
+        self._steps.read(now_s)
+        requests, steps, slo_ms = self._requests.rows, self._steps.rows, self._settings.slo_ms
+        if not requests:
             return None
-        start_s = max(since_s, min(row.intended_s for row in self._requests))
-        return summarise(
-            self._requests, self._steps, window_s=now_s - start_s, start_s=start_s, slo_ms=self._settings.slo_ms
-        )
+        start_s = max(now_s - _WINDOW_S, min(row.intended_s for row in requests))
+        return summarise(requests, steps, window_s=now_s - start_s, start_s=start_s, slo_ms=slo_ms)
 
 
 def _policy_fields(settings: LiveSettings) -> tuple[object, ...]:

@@ -17,13 +17,13 @@ from typing import Literal
 
 from labkit.errors import EngineClosed, require
 from labkit.labs.dials import Dials
+from labkit.labs.frames import FRAME_S, Recent, frames
 from labkit.labs.note import Note
 from labkit.labs.pipeline_frames import blanks, bottleneck, gantt, rows_per_s, shares
 from labkit.labs.pipeline_load import LOADS, Load, PipelineLoad
 from labkit.labs.point import Point
 from labkit.labs.specimen import CUTS, Cut, Specimen, slowness, specimen
 from labkit.labs.standstill import standstill
-from labkit.records import StepRecord
 from labkit.sharding.balance import Balancing
 from labkit.sharding.health import Health, PipelineSnapshot
 from labkit.sharding.pipeline import Pipeline
@@ -34,7 +34,6 @@ Fault = Literal["slow", "kill", "hang"]
 
 SPEEDS = ("1 1 1 1", "1 1 1 2", "2 1 1 1", "1 2 1 1", "1 2 3 4")
 
-_FRAME_S = 0.25
 _WINDOW_S = 2.0
 _AGREE = 3
 _FAULTS: dict[Fault, str] = {"slow": "slowed down", "kill": "killed", "hang": "made to hang"}
@@ -112,8 +111,7 @@ class _Session:
         balancing = Balancing() if settings.rebalance else None
         self._pipeline: Pipeline = found.pipeline(cut, spares=settings.spares, balancing=balancing)
         self._load = PipelineLoad(self._pipeline, found.rows, settings.asked())
-        self._steps: deque[StepRecord] = deque()
-        self._cursor = 0
+        self._steps = Recent(self._pipeline.records.steps_since, 2 * _WINDOW_S)
         self._boundaries = cut.plan.boundaries
         self._fault: tuple[Fault, int, float] | None = None
         self._said = ""
@@ -143,12 +141,10 @@ class _Session:
     def frames(self, dials: Dials[LiveSettings], stop: Event, version: int, begun_s: float) -> Iterator[Point | Note]:
         """Frames until another pipeline is wanted, or time is up; `version` is that of the settings it began with."""
         self._begun_s = begun_s
-        while not stop.wait(_FRAME_S):
-            now_s = time.perf_counter()
+        for now_s, turned in frames(dials, version, stop):
             self._load.check()
-            if dials.version != version:
-                version = dials.version
-                yield from self._follow(dials.get())
+            if turned is not None:
+                yield from self._follow(turned)
             if self.replaced or 0 < self._settings.seconds < now_s - self._begun_s:
                 return
             if self._settings.rehearse:
@@ -185,16 +181,13 @@ class _Session:
         yield Note(f"Stage {stage} was {_FAULTS[fault]}")
 
     def _frame(self, now_s: float) -> Iterator[Point | Note]:
-        rows, self._cursor = self._pipeline.records.steps_since(self._cursor)
-        self._steps.extend(rows)
-        while self._steps and self._steps[0].finished_s < now_s - 2 * _WINDOW_S:
-            self._steps.popleft()
+        new = self._steps.read(now_s)
         snapshot, at_s = self._pipeline.snapshot(), now_s - self._begun_s
         if snapshot.health is Health.FAILED:
             raise EngineClosed(f"the pipeline has failed: {snapshot.reason}", "Press Run for a new one.")
-        since_s = min(max(now_s - _WINDOW_S, self._load.started_s), now_s - _FRAME_S)
-        yield from gantt(rows, self._begun_s)
-        yield Point("rows per second", at_s, rows_per_s(self._steps, len(snapshot.stages) - 1, since_s, now_s))
+        since_s = min(max(now_s - _WINDOW_S, self._load.started_s), now_s - FRAME_S)
+        yield from gantt(new, self._begun_s)
+        yield Point("rows per second", at_s, rows_per_s(self._steps.rows, len(snapshot.stages) - 1, since_s, now_s))
         yield Point("planned (modelled)", at_s, self._cut.rows_per_s)
         yield from shares(snapshot, at_s)
         yield from self._news(snapshot, now_s)
@@ -217,7 +210,7 @@ class _Session:
     def _aftermath(self, snapshot: PipelineSnapshot, now_s: float) -> Iterator[Note]:
         assert self._fault is not None
         fault, stage, at_s = self._fault
-        found = standstill(self._steps, stage, len(snapshot.stages) - 1, at_s)
+        found = standstill(self._steps.rows, stage, len(snapshot.stages) - 1, at_s)
         if found is not None:
             yield Note(
                 f"Stage {stage} was back {found.back_ms:.0f} ms after it was {_FAULTS[fault]}; "
