@@ -28,7 +28,7 @@ Each message names the value, the limit that it broke and what to do about it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from difflib import get_close_matches
 
 __all__ = [
@@ -55,6 +55,7 @@ __all__ = [
     "UnknownName",
     "WorkerDied",
     "require",
+    "require_known",
 ]
 
 
@@ -183,3 +184,12 @@ def require(holds: bool, problem: str, remedy: str) -> None:
     """
     if not holds:
         raise SettingError(problem, remedy)
+
+
+def require_known(kind: str, name: str, known: Collection[str]) -> None:
+    """Raise `UnknownName`, with the nearest name, unless `name` is one of `known`.
+
+    >>> require_known("order", "given", ("any", "given"))
+    """
+    if name not in known:
+        raise UnknownName.among(kind, name, known)

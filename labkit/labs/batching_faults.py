@@ -23,8 +23,9 @@ import torch
 
 from labkit.batching import Batcher
 from labkit.engine import Engine
-from labkit.errors import QueueFull, UnknownName, require
+from labkit.errors import QueueFull, require, require_known
 from labkit.labs.faulty_network import SCENARIOS, WIDTH, FaultyNetwork
+from labkit.labs.frames import FRAME_S
 from labkit.labs.naive import NaiveBatcher
 from labkit.labs.note import Note
 from labkit.labs.point import Point
@@ -37,7 +38,6 @@ System = Literal["naive", "labkit"]
 __all__ = ["SCENARIOS", "FaultSettings", "run"]
 
 SYSTEMS: tuple[System, ...] = ("naive", "labkit")
-_FRAME_S = 0.25
 _CAP = 16
 _TIMEOUT_S = 0.5
 _OVERLOAD = 2.0
@@ -53,8 +53,7 @@ class FaultSettings:
     seed: int = 1
 
     def __post_init__(self) -> None:
-        if self.scenario not in SCENARIOS:
-            raise UnknownName.among("scenario", self.scenario, SCENARIOS)
+        require_known("scenario", self.scenario, SCENARIOS)
         require(self.rate_per_s > 0, f"rate_per_s is {self.rate_per_s}; it must be positive", "Give a rate.")
         require(self.seconds >= 1, f"seconds is {self.seconds}; it must be at least 1", "Give 6, for example.")
 
@@ -96,8 +95,8 @@ class _Trial:
                     return
             self.network.faulty = self._in_trouble(at_s)
             self._send(engine, number, begun_s + at_s, self.network.faulty)
-            if at_s > frame * _FRAME_S:
-                frame = int(at_s / _FRAME_S) + 1
+            if at_s > frame * FRAME_S:
+                frame = int(at_s / FRAME_S) + 1
                 rows, cursor = engine.records.requests_since(cursor)
                 yield from self._frame(rows, at_s)
         self.network.faulty = False
@@ -124,8 +123,8 @@ class _Trial:
     def _frame(self, rows: list[RequestRecord], at_s: float) -> Iterator[Point]:
         good = [row for row in rows if row.outcome == "ok"]
         bad = [row for row in rows if row.outcome in ("failed", "rejected", "expired")]
-        yield Point(f"{self.system}: answered", at_s, len(good) / _FRAME_S)
-        yield Point(f"{self.system}: not answered", at_s, len(bad) / _FRAME_S)
+        yield Point(f"{self.system}: answered", at_s, len(good) / FRAME_S)
+        yield Point(f"{self.system}: not answered", at_s, len(bad) / FRAME_S)
         if good:
             yield Point(f"{self.system}: slowest", at_s, 1000 * max(row.latency_s for row in good))
 
@@ -133,7 +132,7 @@ class _Trial:
         """Wait for what is still queued; an unbounded queue takes its time."""
         cursor = engine.records.requests_since(0)[1]
         until_s = time.perf_counter() + self.settings.seconds
-        while engine.snapshot().queued and time.perf_counter() < until_s and not stop.wait(_FRAME_S):
+        while engine.snapshot().queued and time.perf_counter() < until_s and not stop.wait(FRAME_S):
             rows, cursor = engine.records.requests_since(cursor)
             yield from self._frame(rows, time.perf_counter() - begun_s)
 

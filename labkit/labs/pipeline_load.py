@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from labkit.engine import Engine
-from labkit.errors import LabkitError, UnknownName
+from labkit.errors import LabkitError, require_known
 from labkit.measure import LiveArrivals, drive_live
 from labkit.workloads import Workload
 
@@ -32,8 +32,7 @@ class Load:
     rate_per_s: float = 10.0
 
     def __post_init__(self) -> None:
-        if self.kind not in LOADS:
-            raise UnknownName.among("load", self.kind, LOADS)
+        require_known("load", self.kind, LOADS)
 
 
 class PipelineLoad:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from labkit.batching import AIMD, Deferral, FixedSize, Greedy, MaxWait, Policy, PreferredSizes
-from labkit.errors import UnknownName
+from labkit.errors import require_known
 
 __all__ = ["NO_BATCHING", "POLICIES", "policy"]
 
@@ -31,6 +31,5 @@ def policy(name: str, *, cap: int = 16, wait_ms: float = 5.0, slo_ms: float = 10
     >>> policy("max wait", wait_ms=10.0)
     MaxWait(wait_ms=10.0)
     """
-    if name not in _MAKERS:
-        raise UnknownName.among("policy", name, POLICIES)
+    require_known("policy", name, POLICIES)
     return _MAKERS[name](cap, wait_ms, slo_ms)

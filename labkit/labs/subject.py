@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 
 from labkit.devices import best, find
-from labkit.errors import UnknownName
+from labkit.errors import require_known
 from labkit.models import LoadedModel, load
 from labkit.workloads import Workload, photos, sentences
 
@@ -37,7 +37,6 @@ def subject(model: str, device: str = "auto") -> Subject:
 
     The model's weights are fetched if they are not in the cache yet.
     """
-    if model not in SUBJECTS:
-        raise UnknownName.among("model for this lab", model, SUBJECTS)
+    require_known("model for this lab", model, SUBJECTS)
     where = best() if device == "auto" else find(device)
     return Subject(load(model, where.id), SUBJECTS[model](), where.id, where.name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from labkit.errors import UnknownName
+from labkit.errors import require_known
 from labkit.models.artifact import Artifact, File, Wheel
 
 __all__ = ["Entry", "catalogue", "entry"]
@@ -102,6 +102,5 @@ def catalogue() -> tuple[Entry, ...]:
 def entry(name: str) -> Entry:
     """Return the entry of that name; raises `UnknownName`, with the nearest one."""
     by_name = {known.name: known for known in catalogue()}
-    if name not in by_name:
-        raise UnknownName.among("model", name, by_name)
+    require_known("model", name, by_name)
     return by_name[name]

@@ -15,7 +15,7 @@ from typing import Any
 import papermill  # type: ignore[import-untyped]
 from nbformat import NotebookNode
 
-from labkit.errors import SettingError, UnknownName
+from labkit.errors import SettingError, require_known
 from labkit.report.record import plain
 
 __all__ = ["Parameter", "assignments", "bind", "declared"]
@@ -89,8 +89,7 @@ def bind(parameters: Mapping[str, Any], known: Mapping[str, Parameter]) -> dict[
     {'seconds': 2.5}
     """
     for name in parameters:
-        if name not in known:
-            raise UnknownName.among("parameter", name, known)
+        require_known("parameter", name, known)
     return {name: _coerced(known[name], plain(value)) for name, value in parameters.items()}
 
 

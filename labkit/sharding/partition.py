@@ -18,7 +18,7 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from labkit.errors import UnknownName, require
+from labkit.errors import require, require_known
 from labkit.sharding.lattice import Lattice, any_order, given_order
 from labkit.sharding.plan import Plan
 from labkit.sharding.price import price
@@ -129,10 +129,8 @@ def _ties(problem: Problem) -> tuple[Any, Floats, Any]:
 
 
 def _check(problem: Problem, objective: str, replicas: int, order: str) -> None:
-    if objective not in ("throughput", "latency", "memory"):
-        raise UnknownName.among("objective", objective, ["throughput", "latency", "memory"])
-    if order not in ("given", "any"):
-        raise UnknownName.among("order", order, ["given", "any"])
+    require_known("objective", objective, ("throughput", "latency", "memory"))
+    require_known("order", order, ("given", "any"))
     require(
         1 <= replicas <= len(problem.devices),
         f"replicas is {replicas}; it must lie in 1..{len(problem.devices)}, the number of devices",

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import torch
 
-from labkit.errors import EngineClosed, QueueFull, UnknownName, require
+from labkit.errors import EngineClosed, QueueFull, require, require_known
 from labkit.records import Recorder
 from labkit.sharding.assembly import Wishes, assemble
 from labkit.sharding.balance import Balancing
@@ -174,8 +174,7 @@ class Pipeline:
         "slow" does the work `factor` times over from now on; 1.0 ends it. Workers that replace it inherit it.
         """
         self._check_stage(stage)
-        if fault not in ("kill", "hang", "slow"):
-            raise UnknownName.among("fault", fault, ["kill", "hang", "slow"])
+        require_known("fault", fault, ("kill", "hang", "slow"))
         require(factor >= 1, f"factor is {factor}; it must be at least 1", "A device cannot be made faster.")
         with self._conductor.entered():
             if fault == "slow":

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from labkit.errors import UnknownName, require
+from labkit.errors import require, require_known
 from labkit.sharding.layout import Layout
 from labkit.sharding.state import inner
 
@@ -39,8 +39,7 @@ def resolved_dtypes(
 
 def _dtype(given: torch.dtype | str | None) -> torch.dtype | None:
     if isinstance(given, str):
-        if given not in _NAMES:
-            raise UnknownName.among("dtype", given, _NAMES)
+        require_known("dtype", given, _NAMES)
         return _NAMES[given]
     return given
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from labkit.errors import UnknownName
+from labkit.errors import require_known
 from labkit.teach.exercise import Exercise
 from labkit.teach.exercises import LABS
 
@@ -16,8 +16,7 @@ def exercise(id: str) -> Exercise:
     '10_batching_curve'
     """
     known = {each.id: each for each in exercises()}
-    if id not in known:
-        raise UnknownName.among("exercise", id, known)
+    require_known("exercise", id, known)
     return known[id]
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from threading import Event, Lock, RLock
 from typing import Any, Generic, TypeVar
 
-from labkit.errors import LabkitError, UnknownName, require
+from labkit.errors import LabkitError, UnknownName, require, require_known
 from labkit.labs import Dials, Note, Point
 from labkit.ui.chart import Chart
 from labkit.ui.controls import Control
@@ -107,16 +107,14 @@ class Panel(Generic[Settings]):
     def press(self, button: str) -> None:
         """Do what a click on `"run"` or `"stop"` does; unlike a click it raises what goes wrong."""
         actions = {"run": self._start, "stop": self._stop}
-        if button not in actions:
-            raise UnknownName.among("button", button, actions)
+        require_known("button", button, actions)
         with self._lock:
             actions[button]()
 
     def turn(self, **values: Any) -> None:
         """Set controls by the names of their settings, as a person would."""
         for name, value in values.items():
-            if name not in self.view.controls:
-                raise UnknownName.among("control", name, self.view.controls)
+            require_known("control", name, self.view.controls)
             self.view.controls[name].value = value
 
     def wait(self, timeout_s: float | None = None) -> None:
