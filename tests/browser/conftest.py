@@ -23,17 +23,8 @@ from urllib.request import urlopen
 
 import nbformat
 import pytest
-from playwright.sync_api import Browser, Locator, Page, sync_playwright
+from playwright.sync_api import Browser, Locator, Page
 
-FLAGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
 QUIET = {
     "apputils-extension/notification": {"fetchNews": "false", "checkForUpdates": False},
     "extensionmanager-extension/plugin": {"enabled": False},
@@ -159,19 +150,6 @@ def _wait_for(url: str, server: subprocess.Popen[bytes], log: Path) -> None:
         except OSError:
             time.sleep(0.2)
     raise RuntimeError(f"JupyterLab did not start:\n{log.read_text()}")
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Browser]:
-    """Debian's Chromium; where it is missing the tests fail, because the set-up installs it.
-
-    For each file anew: while Playwright runs, the main thread has a running event loop, which later tests cannot have.
-    """
-    path = os.environ.get("LABKIT_CHROMIUM") or shutil.which("chromium") or "/usr/bin/chromium"
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=FLAGS)
-        yield browser
-        browser.close()
 
 
 @pytest.fixture
