@@ -14,7 +14,7 @@ import numpy as np
 from labkit.errors import SettingError, require
 from labkit.teach.outcome import Note, Outcome, show
 
-__all__ = ["Case", "Exercise", "close"]
+__all__ = ["Case", "Exercise", "cases_of", "close"]
 
 Answer = Callable[..., Any]
 
@@ -26,6 +26,17 @@ class Case:
     arguments: dict[str, Any]
     expected: Any
     why: str = ""
+
+
+def cases_of(reference: Answer, *rows: tuple[Any, ...]) -> list[Case]:
+    """Make a case of each row, which holds the arguments of `reference` in its order, what is expected, and why.
+
+    >>> def twice(x): return 2 * x
+    >>> cases_of(twice, (1.5, 3.0, "Add it to itself."))
+    [Case(arguments={'x': 1.5}, expected=3.0, why='Add it to itself.')]
+    """
+    names = tuple(inspect.signature(reference).parameters)
+    return [Case(dict(zip(names, row[:-2], strict=True)), *row[-2:]) for row in rows]
 
 
 def close(got: Any, expected: Any) -> bool:

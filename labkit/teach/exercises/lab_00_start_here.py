@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from labkit.teach.exercise import Case, Exercise
+from labkit.teach.exercise import Case, Exercise, cases_of
 
 __all__ = ["EXERCISES", "LAB", "littles_law"]
 
@@ -15,11 +15,12 @@ def littles_law(rate_per_s: float, latency_ms: float) -> float:
 
 
 def _cases() -> list[Case]:
-    return [
-        Case({"rate_per_s": 10.0, "latency_ms": 1000.0}, 10.0, "Ten arrive each second and each stays one second."),
-        Case({"rate_per_s": 300.0, "latency_ms": 50.0}, 15.0, "Mind the units: latency is in milliseconds."),
-        Case({"rate_per_s": 0.0, "latency_ms": 50.0}, 0.0, "Nobody comes, so nobody is inside."),
-    ]
+    return cases_of(
+        littles_law,
+        (10.0, 1000.0, 10.0, "Ten arrive each second and each stays one second."),
+        (300.0, 50.0, 15.0, "Mind the units: latency is in milliseconds."),
+        (0.0, 50.0, 0.0, "Nobody comes, so nobody is inside."),
+    )
 
 
 EXERCISES = (

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from labkit.teach.exercise import Case, Exercise
+from labkit.teach.exercise import Case, Exercise, cases_of
 
 __all__ = ["EXERCISES", "LAB", "best_batch", "fit_curve"]
 
@@ -50,17 +50,14 @@ def _error(results: list[tuple[Case, Any]]) -> str:
 
 
 def _batch_cases() -> list[Case]:
-    def case(fixed_ms: float, per_row_ms: float, slo_ms: float, cap: int, expected: int, why: str) -> Case:
-        given = {"fixed_ms": fixed_ms, "per_row_ms": per_row_ms, "slo_ms": slo_ms, "cap": cap}
-        return Case(given, expected, why)
-
-    return [
-        case(20.0, 1.0, 100.0, 64, 30, "A request that just missed a batch waits for that one, then rides the next."),
-        case(20.0, 1.0, 100.0, 16, 16, "No batch may have more rows than the cap."),
-        case(8.0, 4.0, 50.0, 64, 4, "The size is a whole number, and 5 rows take 28 ms: twice that is past 50 ms."),
-        case(60.0, 1.0, 100.0, 64, 0, "One row alone takes 61 ms, so no batch fits: answer 0."),
-        case(0.0, 25.0, 50.0, 64, 1, "One row fits exactly, and exactly is enough."),
-    ]
+    return cases_of(
+        best_batch,
+        (20.0, 1.0, 100.0, 64, 30, "A request that just missed a batch waits for that one, then rides the next."),
+        (20.0, 1.0, 100.0, 16, 16, "No batch may have more rows than the cap."),
+        (8.0, 4.0, 50.0, 64, 4, "The size is a whole number, and 5 rows take 28 ms: twice that is past 50 ms."),
+        (60.0, 1.0, 100.0, 64, 0, "One row alone takes 61 ms, so no batch fits: answer 0."),
+        (0.0, 25.0, 50.0, 64, 1, "One row fits exactly, and exactly is enough."),
+    )
 
 
 EXERCISES = (

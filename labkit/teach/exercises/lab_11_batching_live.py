@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import ceil, inf
 
-from labkit.teach.exercise import Case, Exercise
+from labkit.teach.exercise import Case, Exercise, cases_of
 
 __all__ = ["EXERCISES", "LAB", "mean_batch", "percentile_with_misses"]
 
@@ -25,30 +25,26 @@ def mean_batch(rate_per_s: float, fixed_ms: float, per_row_ms: float) -> float:
 
 
 def _percentile_cases() -> list[Case]:
-    def case(latencies_ms: list[float], misses: int, level: float, expected: float, why: str) -> Case:
-        return Case({"latencies_ms": latencies_ms, "misses": misses, "level": level}, expected, why)
-
     tens = [10.0 * n for n in (4, 10, 1, 3, 7, 2, 5, 9, 6, 8)]
-    return [
-        case(tens, 0, 50.0, 50.0, "Half of the ten requests took 50 ms or less; they do not come sorted."),
-        case(tens, 0, 99.0, 100.0, "99 % of ten requests is more than nine of them: only all ten reach it."),
-        case(tens, 10, 50.0, 100.0, "Ten more were never answered: half of all twenty are the ten that were."),
-        case(tens, 10, 60.0, inf, "60 % of all twenty were not answered in any time: the answer is infinity."),
-        case([], 3, 50.0, inf, "Nobody was answered."),
-    ]
+    return cases_of(
+        percentile_with_misses,
+        (tens, 0, 50.0, 50.0, "Half of the ten requests took 50 ms or less; they do not come sorted."),
+        (tens, 0, 99.0, 100.0, "99 % of ten requests is more than nine of them: only all ten reach it."),
+        (tens, 10, 50.0, 100.0, "Ten more were never answered: half of all twenty are the ten that were."),
+        (tens, 10, 60.0, inf, "60 % of all twenty were not answered in any time: the answer is infinity."),
+        ([], 3, 50.0, inf, "Nobody was answered."),
+    )
 
 
 def _batch_cases() -> list[Case]:
-    def case(rate_per_s: float, fixed_ms: float, per_row_ms: float, expected: float, why: str) -> Case:
-        return Case({"rate_per_s": rate_per_s, "fixed_ms": fixed_ms, "per_row_ms": per_row_ms}, expected, why)
-
-    return [
-        case(500.0, 20.0, 1.0, 20.0, "In the 40 ms of a 20-row batch, 20 new requests arrive."),
-        case(800.0, 20.0, 1.0, 80.0, "80 % of the time goes into rows, so the fixed cost has the remaining 20 %."),
-        case(100.0, 0.0, 4.0, 0.0, "Without a fixed cost there is nothing to share, and no batch forms by itself."),
-        case(1000.0, 20.0, 1.0, inf, "Each second brings a whole second of rows: the queue grows for ever."),
-        case(1500.0, 20.0, 1.0, inf, "More rows arrive than any batch size can carry."),
-    ]
+    return cases_of(
+        mean_batch,
+        (500.0, 20.0, 1.0, 20.0, "In the 40 ms of a 20-row batch, 20 new requests arrive."),
+        (800.0, 20.0, 1.0, 80.0, "80 % of the time goes into rows, so the fixed cost has the remaining 20 %."),
+        (100.0, 0.0, 4.0, 0.0, "Without a fixed cost there is nothing to share, and no batch forms by itself."),
+        (1000.0, 20.0, 1.0, inf, "Each second brings a whole second of rows: the queue grows for ever."),
+        (1500.0, 20.0, 1.0, inf, "More rows arrive than any batch size can carry."),
+    )
 
 
 EXERCISES = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from labkit.teach.exercise import Case, Exercise
+from labkit.teach.exercise import Case, Exercise, cases_of
 
 __all__ = ["EXERCISES", "LAB", "collate_ms", "overlapped_rate"]
 
@@ -23,25 +23,23 @@ def overlapped_rate(prepare_ms: float, threads: int, compute_ms: float, cores: i
 
 def _collate_cases() -> list[Case]:
     photo = 3 * 224 * 224 * 4
-    return [
-        Case({"rows": 1, "row_bytes": photo, "copy_bytes_per_s": 10e9}, 2 * photo / 10e9 * 1000, "Read and written."),
-        Case({"rows": 32, "row_bytes": photo, "copy_bytes_per_s": 10e9}, 3.8535168, "32 photos of 602112 bytes."),
-        Case({"rows": 0, "row_bytes": photo, "copy_bytes_per_s": 10e9}, 0.0, "Nothing to copy."),
-    ]
+    return cases_of(
+        collate_ms,
+        (1, photo, 10e9, 2 * photo / 10e9 * 1000, "Read and written."),
+        (32, photo, 10e9, 3.8535168, "32 photos of 602112 bytes."),
+        (0, photo, 10e9, 0.0, "Nothing to copy."),
+    )
 
 
 def _overlap_cases() -> list[Case]:
-    def case(prepare_ms: float, threads: int, compute_ms: float, cores: int, expected: float, why: str) -> Case:
-        given = {"prepare_ms": prepare_ms, "threads": threads, "compute_ms": compute_ms, "cores": cores}
-        return Case(given, expected, why)
-
-    return [
-        case(5.0, 1, 20.0, 8, 50.0, "The model is the slower stage: preparing beside it costs nothing."),
-        case(40.0, 1, 20.0, 8, 25.0, "One thread prepares 25 a second, and the model waits for it."),
-        case(40.0, 4, 20.0, 8, 50.0, "Four threads prepare 100 a second: the model is the slower stage again."),
-        case(20.0, 2, 20.0, 1, 25.0, "One core does both: 40 ms of work a request, whatever the threads."),
-        case(30.0, 4, 10.0, 2, 50.0, "40 ms of work for two cores is 20 ms a request."),
-    ]
+    return cases_of(
+        overlapped_rate,
+        (5.0, 1, 20.0, 8, 50.0, "The model is the slower stage: preparing beside it costs nothing."),
+        (40.0, 1, 20.0, 8, 25.0, "One thread prepares 25 a second, and the model waits for it."),
+        (40.0, 4, 20.0, 8, 50.0, "Four threads prepare 100 a second: the model is the slower stage again."),
+        (20.0, 2, 20.0, 1, 25.0, "One core does both: 40 ms of work a request, whatever the threads."),
+        (30.0, 4, 10.0, 2, 50.0, "40 ms of work for two cores is 20 ms a request."),
+    )
 
 
 EXERCISES = (
