@@ -74,15 +74,21 @@ def _machine_memory() -> tuple[int, int]:
 
 def _portable_memory() -> tuple[int, int]:
     try:
-        memory = importlib.import_module("psutil").virtual_memory()
-        return int(memory.available), int(memory.total)
+        psutil = importlib.import_module("psutil")
     except ImportError:
-        pass
+        # The engines run without it, and then the system's own word has to do.
+        total = _physical_bytes()
+        return total, total
+    memory = psutil.virtual_memory()
+    return int(memory.available), int(memory.total)
+
+
+def _physical_bytes() -> int:
     try:
-        total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):
-        total = 0
-    return total, total
+        # Windows has no sysconf, and not every Unix knows these two names.
+        return 0
 
 
 def _number(path: str) -> int | None:

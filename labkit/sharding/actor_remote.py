@@ -113,10 +113,8 @@ class ActorRemote:
 
     def _speak(self) -> None:
         try:
-            while True:
-                self._pass_on(self._line.recv_bytes())
-        except (EOFError, OSError):
-            pass
+            while (data := self._told()) is not None:
+                self._pass_on(data)
         except Exception:
             _log.exception("worker %d cannot be told anything more", self.number)
         self.over.set()
@@ -125,6 +123,13 @@ class ActorRemote:
             self._on_end(self)
         self._threads[1].join()
         self._line.close()
+
+    def _told(self) -> bytes | None:
+        try:
+            return self._line.recv_bytes()
+        except (EOFError, OSError):
+            # So a pipe says that its other end is closed, between two messages or within one: `kill` does that.
+            return None
 
     def _pass_on(self, data: bytes) -> None:
         message = pickle.loads(data)

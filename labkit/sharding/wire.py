@@ -146,6 +146,7 @@ def _wait(work: Any, group: Group, *, limit_s: float | None, device: torch.devic
     while not work.is_completed():
         if time.perf_counter() > end_s or group.closed:
             raise TimeoutError(f"a transfer was not over after {limit_s} s")
+        # There is no event to wait for: NCCL's Work, given a time limit, polls as well, and less often.
         time.sleep(_POLL_S)
     work.wait()
 
