@@ -25,6 +25,7 @@ from labkit.measure import Metrics, drive_closed, summarise
 __all__ = ["OverlapSettings", "run"]
 
 _MEMORY = {"stacked": False, "staged": True}
+_WARMUP_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +115,7 @@ def _driven(
     """Metrics, mean ms to put a batch together, and the pool's high-water mark in MB."""
     with engine:
         run = drive_closed(
-            engine, subj.workload, concurrency=3 * cap, duration_s=settings.seconds, warmup_s=1.0, stop=stop
+            engine, subj.workload, concurrency=3 * cap, duration_s=settings.seconds, warmup_s=_WARMUP_S, stop=stop
         )
         pool = engine.snapshot().pool
     steps = [step for step in run.steps if step.stage == "compute"]

@@ -13,7 +13,7 @@ from labkit.sharding.chain import Chain
 from labkit.workloads import Workload
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def tiny() -> Subject:
     model = wrap(torch.nn.Linear(4, 2), prepare=lambda payload: torch.tensor(payload), name="tiny")
     return Subject(model, Workload("rows", ((1.0, 2.0, 3.0, 4.0), (0.0, 1.0, 0.0, 1.0))), "cpu", "a test's CPU")

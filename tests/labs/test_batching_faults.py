@@ -19,7 +19,7 @@ def _small_network(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_each_scenario_drives_both_systems_and_ends_with_what_was_seen(scenario: str) -> None:
-    items = list(run(FaultSettings(scenario, rate_per_s=200.0, seconds=1.5), Event()))
+    items = list(run(FaultSettings(scenario, rate_per_s=200.0, seconds=1.0), Event()))
     series = {item.series for item in items if isinstance(item, Point)}
     assert {"naive: answered", "labkit: answered"} <= series
     last = items[-1]
@@ -32,7 +32,7 @@ def test_each_scenario_drives_both_systems_and_ends_with_what_was_seen(scenario:
 
 @pytest.mark.parametrize("scenario", ["mixed shapes"])
 def test_the_naive_batcher_fails_the_innocent(scenario: str) -> None:
-    last = list(run(FaultSettings(scenario, rate_per_s=400.0, seconds=1.5), Event()))[-1]
+    last = list(run(FaultSettings(scenario, rate_per_s=400.0, seconds=1.0), Event()))[-1]
     assert isinstance(last, Note)
     assert "innocent failed" in last.text.split("labkit: ")[0]
 

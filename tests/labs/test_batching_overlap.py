@@ -8,22 +8,22 @@ from labkit.labs.batching_overlap import OverlapSettings, run
 from labkit.labs.subject import Subject
 
 
-@pytest.fixture
-def placed(tiny: Subject, monkeypatch: pytest.MonkeyPatch) -> Subject:
-    monkeypatch.setattr(batching_overlap, "subject", lambda model, device: tiny)
-    return tiny
+@pytest.fixture(scope="module")
+def items(tiny: Subject) -> list[Point | Note]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(batching_overlap, "subject", lambda model, device: tiny)
+        patch.setattr(batching_overlap, "_WARMUP_S", 0.1)
+        return list(run(OverlapSettings(cap=4, threads=2, seconds=1.0), Event()))
 
 
-def test_staged_rows_are_copied_less_than_stacked_ones(placed: Subject) -> None:
-    items = list(run(OverlapSettings(cap=4, threads=1, seconds=1.0), Event()))
+def test_staged_rows_are_copied_less_than_stacked_ones(items: list[Point | Note]) -> None:
     points = {(item.series, item.x): item.y for item in items if isinstance(item, Point)}
     for cap in (1, 2, 4):
         assert points["copied, staged", cap] < points["copied, stacked", cap]
     assert points["copied, staged", 1] == 0.0  # a batch of one is always a view
 
 
-def test_the_second_half_compares_preparing_threads_with_none(placed: Subject) -> None:
-    items = list(run(OverlapSettings(cap=2, threads=2, seconds=1.0), Event()))
+def test_the_second_half_compares_preparing_threads_with_none(items: list[Point | Note]) -> None:
     rates = {item.x: item.y for item in items if isinstance(item, Point) and item.series == "requests per second"}
     assert sorted(rates) == [0, 1, 2]
     assert all(rate > 0 for rate in rates.values())
