@@ -12,7 +12,6 @@ import contextlib
 import logging
 import multiprocessing
 import os
-import pickle
 import socket
 import time
 from collections.abc import Callable
@@ -24,7 +23,7 @@ from labkit.sharding.clock import Offset
 from labkit.sharding.cluster import Cluster
 from labkit.sharding.depot import Source
 from labkit.sharding.host import Hello
-from labkit.sharding.job import Done, Failed, Job, Key, Load
+from labkit.sharding.job import Done, Failed, Job, Key, Load, decode, encode
 from labkit.sharding.objects import Objects, Slot
 from labkit.sharding.wire import Wire
 from labkit.sharding.wiring import Wiring
@@ -132,7 +131,7 @@ class ActorRemote:
             return None
 
     def _pass_on(self, data: bytes) -> None:
-        message = pickle.loads(data)
+        message = decode(data)
         if isinstance(message, Job):
             self._give(message, data)
             return
@@ -170,7 +169,7 @@ class ActorRemote:
             self._greet(self._first_word())
             while True:
                 for data in self._ray.get(self.call("hear")):
-                    self._report(pickle.loads(data))
+                    self._report(decode(data))
                 self._set_clock(1)
         except Exception as error:
             self._end(error)
@@ -209,7 +208,7 @@ class ActorRemote:
                 message = self._settled(job, message)
             elif message.kind == "lost" and wire is not None:
                 self._wiring.cut(wire)
-        self._line.send_bytes(pickle.dumps(message, protocol=5))
+        self._line.send_bytes(encode(message))
 
     def _settled(self, job: Job, done: Done) -> Done | Failed:
         slot = self._objects.find(job.target)

@@ -46,6 +46,7 @@ class Conductor:
         self._lock = Lock()
         self._changed = Condition(self._lock)
         self._bell: Doorbell[Hand] = Doorbell()
+        self._look_s = 0.0
         self._posts: deque[Callable[[], None]] = deque()
         self._starters: list[Thread] = []
         self._thread = Thread(target=self._live, name=f"{name}-conductor", daemon=True)
@@ -146,8 +147,8 @@ class Conductor:
             self._posts.popleft()()
         now_s = time.perf_counter()
         self.traffic.expire(now_s)
-        for hand in list(self.crew.hands):
-            self._check(hand, now_s)
+        if now_s >= self._look_s:
+            self._look_around(now_s)
 
     def _follow_up(self) -> None:
         """What each change may have made possible or necessary."""
@@ -197,6 +198,13 @@ class Conductor:
         elif not isinstance(message, Pong):
             raise TypeError(f"a worker sent {message!r}")
 
+    def _look_around(self, now_s: float) -> None:
+        """Look for workers that take too long. Whatever begins after a look is due only after the next one."""
+        for hand in list(self.crew.hands):
+            self._check(hand, now_s)
+        dues_s = [due_s for hand in self.crew.hands if not hand.condemned for due_s, _ in self._dues(hand)]
+        self._look_s = min([now_s + self._patience.shortest_s / 2, *dues_s])
+
     def _check(self, hand: Hand, now_s: float) -> None:
         """Kill a worker that takes too long; ask one that has nothing to do for a sign of life."""
         if hand.condemned:
@@ -223,12 +231,10 @@ class Conductor:
             yield hand.heard_s + patience.frozen_s, f"it has been silent for more than {patience.frozen_s:.2f} s"
 
     def _sleep_s(self) -> float:
-        """Until the next limit; no longer than until the next sign of life is due."""
-        now_s = time.perf_counter()
+        """Until a request's time is up, or the next look around."""
         with self._lock:
-            due_s = [self.traffic.next_deadline_s, now_s + self._patience.ping_s]
-            due_s += [at_s for hand in self.crew.hands for at_s, _ in self._dues(hand)]
-        return max(0.0, min(due_s) - now_s) + 0.001
+            due_s = min(self.traffic.next_deadline_s, self._look_s)
+        return max(0.0, due_s - time.perf_counter()) + 0.001
 
     def _kill(self, hand: Hand) -> None:
         hand.remote.kill()

@@ -214,7 +214,7 @@ class Crew:
     def measured(self, flight: Flight, done: Done) -> None:
         """Take in what a step took, and re-balance if that is worth it."""
         self.pace.add(flight, done)
-        if self.target is None and self.health is Health.RUNNING:
+        if self.pace.is_due and self.target is None and self.health is Health.RUNNING:
             better = self.pace.better()
             if better is not None:
                 self.move(better)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import multiprocessing
+import selectors
+import sys
 from multiprocessing.connection import Connection, wait
 from threading import Lock
 from typing import Any, Generic, TypeVar
@@ -27,14 +29,25 @@ class Doorbell(Generic[Tag]):
         self._lock = Lock()
         self._rung = False
         self._tags: dict[Connection[Any, Any], Tag] = {}
+        # A connection that was closed meanwhile does not know its number any more.
+        self._handles: dict[Connection[Any, Any], int] = {}
+        # Made once: to tell the system anew at every turn what is watched costs more than the turn itself. Pipes on
+        # Windows are not among the things that a selector can watch.
+        self._selector = None if sys.platform == "win32" else selectors.DefaultSelector()
+        if self._selector is not None:
+            self._selector.register(self._hears.fileno(), selectors.EVENT_READ, self._hears)
 
     def watch(self, connection: Connection[Any, Any], tag: Tag) -> None:
         """Report `tag` when `connection` has something to say, or has ended."""
         self._tags[connection] = tag
+        if self._selector is not None:
+            self._handles[connection] = connection.fileno()
+            self._selector.register(self._handles[connection], selectors.EVENT_READ, connection)
 
     def forget(self, connection: Connection[Any, Any]) -> None:
         """Watch `connection` no longer."""
-        self._tags.pop(connection, None)
+        if self._tags.pop(connection, None) is not None and self._selector is not None:
+            self._selector.unregister(self._handles.pop(connection))
 
     def ring(self) -> None:
         """Let the waiting thread return now."""
@@ -45,15 +58,22 @@ class Doorbell(Generic[Tag]):
 
     def wait(self, timeout_s: float | None) -> list[Tag]:
         """Return the tags of those that have something to say; empty after a ring or `timeout_s`."""
-        ready = wait([self._hears, *self._tags], timeout_s)
+        ready = self._ready(timeout_s)
         if self._hears in ready:
             with self._lock:
                 self._hears.recv_bytes()
                 self._rung = False
         return [self._tags[one] for one in ready if one is not self._hears and one in self._tags]
 
+    def _ready(self, timeout_s: float | None) -> list[Any]:
+        if self._selector is None:
+            return wait([self._hears, *self._tags], timeout_s)
+        return [key.data for key, _ in self._selector.select(timeout_s)]
+
     def close(self) -> None:
         """Give the pipe back."""
         with self._lock:
+            if self._selector is not None:
+                self._selector.close()
             self._hears.close()
             self._rings.close()

@@ -32,6 +32,8 @@ __all__ = [
     "Room",
     "Tune",
     "Unloadable",
+    "decode",
+    "encode",
     "receiver",
     "sender",
 ]
@@ -170,11 +172,35 @@ class Failed(NamedTuple):
     finished_s: float
 
 
-def sender(connection: Connection[Any, Any]) -> Callable[[Any], None]:
+_KINDS = (Attach, Load, Tune, Job, Room, Forget, Misbehave, Ping, Pong, Loaded, Unloadable, Done, Grow, Failed)
+# Those that begin with a key.
+_KEYED = (Job, Room, Done, Grow, Failed)
+_NUMBERS = {kind: number for number, kind in enumerate(_KINDS)}
+_Message = tuple[Any, ...]
+
+
+def encode(message: _Message) -> bytes:
+    """The bytes of a message, as plain tuples: pickle writes a class by its name, for five times the price.
+
+    >>> decode(encode(Grow(Key(request=7, microbatch=0, stage=1, epoch=0), size_bytes=64))).key.request
+    7
+    """
+    fields = (tuple(message[0]), *message[1:]) if isinstance(message, _KEYED) else tuple(message)
+    return pickle.dumps((_NUMBERS[type(message)], fields), protocol=5)
+
+
+def decode(data: bytes) -> Any:
+    """The message again."""
+    number, fields = pickle.loads(data)
+    kind = _KINDS[number]
+    return kind(Key(*fields[0]), *fields[1:]) if kind in _KEYED else kind(*fields)
+
+
+def sender(connection: Connection[Any, Any]) -> Callable[[_Message], None]:
     """Return the function that sends messages through `connection`."""
-    return lambda message: connection.send_bytes(pickle.dumps(message, protocol=5))
+    return lambda message: connection.send_bytes(encode(message))
 
 
 def receiver(connection: Connection[Any, Any]) -> Callable[[], Any]:
     """Return the function that waits for the next message; raises `EOFError` or `OSError` at the pipe's end."""
-    return lambda: pickle.loads(connection.recv_bytes())
+    return lambda: decode(connection.recv_bytes())

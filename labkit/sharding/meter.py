@@ -54,10 +54,12 @@ class Meter:
         """Note a step that ran the whole stage."""
         self._stages[stage].add(layer_s, started_s, finished_s)
 
-    def window(self, jobs: int, replicas: tuple[int, ...]) -> Window | None:
-        """Close the window, if every stage has done enough `jobs`."""
-        if any(len(stage.times) < jobs for stage in self._stages):
-            return None
+    def is_full(self, jobs: int) -> bool:
+        """Whether every stage has done enough `jobs` for a window."""
+        return all(len(stage.times) >= jobs for stage in self._stages)
+
+    def window(self, replicas: tuple[int, ...]) -> Window:
+        """Close the window."""
         means = tuple(stage.middle_s() for stage in self._stages)
         self.restart()
         return Window(means, replicas)

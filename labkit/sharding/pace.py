@@ -27,13 +27,17 @@ class Pace:
         if stage < len(layout) and range(flight.first, flight.last) == layout.layers_of(stage):
             self.meter.add(stage, done.layer_s, done.started_s, done.finished_s)
 
+    @property
+    def is_due(self) -> bool:
+        """Whether it is time to ask for something `better`: the window is full."""
+        return self._balancer is not None and self.meter.is_full(self._balancer.settings.window_jobs)
+
     def better(self) -> tuple[int, ...] | None:
-        """Boundaries that are worth a move; None to stay, or until the window is full."""
+        """Boundaries that are worth a move; None to stay."""
         balancer, layout = self._balancer, self._layout
         if balancer is None or len(layout) == 1:
             return None
-        window = self.meter.window(balancer.settings.window_jobs, tuple(len(seats) for seats in layout.seats))
-        return None if window is None else balancer.observe(window)
+        return balancer.observe(self.meter.window(tuple(len(seats) for seats in layout.seats)))
 
     def pause(self) -> None:
         """Move nothing for a while: something was lost."""

@@ -41,6 +41,11 @@ class Patience:
             value = getattr(self, name)
             require(value > 0, f"{name} is {value}; it must be positive", "Give seconds above 0.")
 
+    @property
+    def shortest_s(self) -> float:
+        """The shortest of all limits: nothing that begins now is due before."""
+        return min(self.floor_s, self.first_call_s, self.load_s, self.ping_s, self.silent_s, self.frozen_s)
+
 
 @dataclass(slots=True)
 class _Spread:

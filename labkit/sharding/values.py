@@ -1,7 +1,7 @@
 """Any value as one run of bytes in shared memory: tensors of every shape, dtype and stride, and whatever holds them.
 
-    | meta length | meta: pickle without its tensors | tensor 0 | tensor 1 | array 2 | ...
-                                                       each aligned to 64 bytes
+    | lengths | specs: where tensors and arrays lie | body: pickle without them | tensor 0 | tensor 1 | array 2 | ...
+                                                                                  each aligned to 64 bytes
 
 The structure (tuples, dicts, None, dataclasses, plain values) is pickled; tensors and arrays are lifted out of it and
 copied once, straight into place. Nothing about the value is agreed beforehand: each one says what it is, so shapes
@@ -15,6 +15,7 @@ import math
 import pickle
 import struct
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import torch
@@ -25,6 +26,8 @@ __all__ = ["Parcel", "TensorSpec", "dense_stride", "is_plain", "pack", "unpack",
 
 _ALIGNMENT = 64
 _LENGTHS = struct.Struct("<QQ")
+_Spans = tuple[tuple[int, int], ...]
+_Specs = tuple["TensorSpec", ...]
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
@@ -43,17 +46,20 @@ class TensorSpec(NamedTuple):
 
 
 class Parcel:
-    """A value that is ready to be written: its meta bytes, and the pieces to be copied behind them."""
+    """A value that is ready to be written: what tells its structure, and the pieces to be copied behind that."""
 
-    def __init__(self, meta: bytes, cargo: _Cargo) -> None:
-        self._meta, self._tensors, self._arrays = meta, cargo.tensors, cargo.arrays
-        self._start = _aligned(_LENGTHS.size + len(meta))
+    def __init__(self, body: bytes, cargo: _Cargo) -> None:
+        spans = tuple((offset, array.raw().nbytes) for offset, array in cargo.arrays)
+        self._specs, self._body = _packed(tuple(spec for spec, _ in cargo.tensors), spans), body
+        self._tensors, self._arrays = cargo.tensors, cargo.arrays
+        self._start = _aligned(_LENGTHS.size + len(self._specs) + len(body))
         self.total_bytes = self._start + cargo.size_bytes
 
     def write(self, memory: memoryview) -> None:
         """Copy everything into `memory`, which must hold `total_bytes`."""
-        _LENGTHS.pack_into(memory, 0, len(self._meta), self.total_bytes)
-        memory[_LENGTHS.size : _LENGTHS.size + len(self._meta)] = self._meta
+        _LENGTHS.pack_into(memory, 0, len(self._specs), len(self._body))
+        told = self._specs + self._body
+        memory[_LENGTHS.size : _LENGTHS.size + len(told)] = told
         for spec, tensor in self._tensors:
             copy_into(view(memory, self._start, spec), tensor)
         for offset, array in self._arrays:
@@ -73,9 +79,7 @@ def pack(value: Any) -> Parcel:
     stream = io.BytesIO()
     cargo = _Cargo()
     _Packer(stream, cargo).dump(value)
-    specs = [spec for spec, _ in cargo.tensors]
-    spans = [(offset, array.raw().nbytes) for offset, array in cargo.arrays]
-    return Parcel(pickle.dumps((specs, spans, stream.getvalue()), protocol=5), cargo)
+    return Parcel(stream.getvalue(), cargo)
 
 
 def unpack(memory: memoryview, own: Callable[[torch.Tensor], torch.Tensor] = cloned) -> Any:
@@ -84,20 +88,34 @@ def unpack(memory: memoryview, own: Callable[[torch.Tensor], torch.Tensor] = clo
     `own` turns a view of the memory into a tensor that the receiver may keep: a copy by default, a copy to another
     device for a stage there.
     """
-    meta_bytes, _ = _LENGTHS.unpack_from(memory)
-    specs, spans, body = pickle.loads(memory[_LENGTHS.size : _LENGTHS.size + meta_bytes])
-    start = _aligned(_LENGTHS.size + meta_bytes)
+    specs_bytes, body_bytes = _LENGTHS.unpack_from(memory)
+    told = bytes(memory[_LENGTHS.size : _LENGTHS.size + specs_bytes + body_bytes])
+    specs, spans = _unpacked(told[:specs_bytes])
+    start = _aligned(_LENGTHS.size + len(told))
     tensors = [own(view(memory, start, spec)) for spec in specs]
     arrays = [bytearray(memory[start + at : start + at + size]) for at, size in spans]
-    return _Unpacker(io.BytesIO(body), tensors, arrays).load()
+    return _Unpacker(io.BytesIO(told[specs_bytes:]), tensors, arrays).load()
+
+
+# One value after the other looks alike, so both directions are remembered.
+@lru_cache(maxsize=256)
+def _packed(specs: _Specs, spans: _Spans) -> bytes:
+    return pickle.dumps((specs, spans), protocol=5)
+
+
+@lru_cache(maxsize=256)
+def _unpacked(told: bytes) -> tuple[_Specs, _Spans]:
+    specs, spans = pickle.loads(told)
+    return specs, spans
 
 
 def view(memory: memoryview, start: int, spec: TensorSpec) -> torch.Tensor:
     """Lay a tensor over shared memory, without a copy."""
     if spec.size_bytes == 0:
         return torch.empty(spec.shape, dtype=spec.dtype)
-    raw = torch.frombuffer(memory, dtype=torch.uint8, count=spec.size_bytes, offset=start + spec.offset)
-    return raw.view(spec.dtype).as_strided(spec.shape, spec.stride)
+    offset = start + spec.offset
+    flat = torch.frombuffer(memory, dtype=spec.dtype, count=math.prod(spec.shape), offset=offset)
+    return flat.as_strided(spec.shape, spec.stride)
 
 
 def is_plain(value: Any) -> bool:

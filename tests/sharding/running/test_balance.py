@@ -93,16 +93,17 @@ def test_a_job_that_was_preempted_does_not_count():
     meter = Meter(Layout((0, 1), ((0,),)))
     for seconds in [1.0] * 15 + [100.0]:
         meter.add(0, (seconds,), 0.0, seconds)
-    assert meter.window(17, (1,)) is None
-    assert meter.window(16, (1,)).layer_s == ((1.0,),)
-    assert meter.window(1, (1,)) is None
+    assert not meter.is_full(17)
+    assert meter.is_full(16)
+    assert meter.window((1,)).layer_s == ((1.0,),)
+    assert not meter.is_full(1)
 
 
 def test_a_device_that_does_every_second_job_twice_counts_as_one_and_a_half():
     meter = Meter(Layout((0, 1), ((0,),)))
     for seconds in [1.0, 2.0] * 8:
         meter.add(0, (seconds,), 0.0, seconds)
-    assert meter.window(16, (1,)).layer_s == ((1.5,),)
+    assert meter.window((1,)).layer_s == ((1.5,),)
 
 
 class Landed:
