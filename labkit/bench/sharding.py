@@ -21,6 +21,8 @@ __all__ = ["FULL", "QUICK", "Plan", "run", "run_plan"]
 _REMEDY = "Close other programs and run it again; what is said on the way names the reasons."
 # A block takes a millisecond or so on one core, and 384 KiB go from one to the next.
 FEW_BLOCKS = {"blocks": 6, "width": 512, "rows": 192}
+# Eight times the work, for four times the bytes.
+LARGE_BLOCKS = {"blocks": 6, "width": 1024, "rows": 384}
 # So many that a boundary can be moved finely.
 MANY_BLOCKS = {"blocks": 12, "width": 512, "rows": 192}
 # Results come so closely that a loss shows between them.
@@ -40,14 +42,18 @@ class Plan:
 
 
 FULL = Plan(
-    stages=StagePlan(FEW_BLOCKS, counts=(2, 3), rounds=6, window_s=4.0, warmup_s=0.5, step_microbatches=32),
+    stages=StagePlan(
+        (FEW_BLOCKS, LARGE_BLOCKS), counts=(2, 3), rounds=6, window_s=4.0, warmup_s=0.5, step_microbatches=32
+    ),
     hops=HopPlan(sizes_bytes=(1 << 20, 2 << 20, 4 << 20), rounds=6, times=150),
     cuts=CutPlan(layers=1000, devices=72, times=30),
     losses=LossPlan(SMALL_BLOCKS, kills=15, hangs=6, lead_s=0.5, quiet_s=4.0),
     slowdown=SlowPlan(MANY_BLOCKS, rounds=6, window_s=4.0, warmup_s=0.5, settle_s=40.0, calm_s=4.0),
 )
 QUICK = Plan(
-    stages=StagePlan(FEW_BLOCKS, counts=(2, 3), rounds=3, window_s=1.5, warmup_s=0.3, step_microbatches=32),
+    stages=StagePlan(
+        (FEW_BLOCKS, LARGE_BLOCKS), counts=(2, 3), rounds=3, window_s=1.5, warmup_s=0.3, step_microbatches=32
+    ),
     hops=HopPlan(sizes_bytes=(1 << 20, 2 << 20, 4 << 20), rounds=2, times=40),
     cuts=CutPlan(layers=1000, devices=72, times=10),
     losses=LossPlan(SMALL_BLOCKS, kills=6, hangs=2, lead_s=0.3, quiet_s=2.0),

@@ -36,26 +36,22 @@ SAME = 1e-3
 
 @dataclass(frozen=True, slots=True)
 class StagePlan:
-    """The model (see `peers/mlp.py`), into how many stages it is cut, and how long each is measured."""
+    """The models (see `peers/mlp.py`), into how many stages each is cut, and how long each is measured."""
 
-    model: Mapping[str, int]
+    models: tuple[Mapping[str, int], ...]
     counts: tuple[int, ...]
     rounds: int
     window_s: float
     warmup_s: float
     step_microbatches: int
 
-    @property
-    def activation_bytes(self) -> int:
-        """What crosses each cut, for one microbatch of float32."""
-        return 4 * self.model["rows"] * self.model["width"]
-
 
 @dataclass(frozen=True, slots=True)
 class _Cut:
-    """The model in `stages` stages, on so many threads each; who takes part, and the rates found so far."""
+    """A model in `stages` stages, on so many threads each; who takes part, and the rates found so far."""
 
     plan: StagePlan
+    model: Mapping[str, int]
     boundaries: tuple[int, ...]
     threads: int
     per_s: dict[System, list[float]] = field(default_factory=lambda: defaultdict(list))
@@ -67,7 +63,7 @@ class _Cut:
 
     @property
     def case(self) -> str:
-        return f"{self.stages} stages"
+        return f"{self.stages} stages, {self.model['width']} wide"
 
     def parts(self, system: System) -> list[System]:
         """A worker for each stage: torch's ranks, and the stages by themselves."""
@@ -85,15 +81,22 @@ class _Cut:
 
 
 def run(fleet: Fleet, plan: StagePlan) -> Part:
-    """Measure each number of stages. Raises `MeasureError` if labkit itself could not be measured."""
-    link_s = one_way_s(fleet, plan.activation_bytes, LINK_TIMES)
-    leave(fleet, [RING])
-    parts = [_measure(fleet, _cut(plan, count), link_s) for count in plan.counts]
+    """Measure each model in each number of stages. Raises `MeasureError` if labkit itself could not be measured."""
+    parts = []
+    for model in plan.models:
+        link_s = one_way_s(fleet, _activation_bytes(model), LINK_TIMES)
+        leave(fleet, [RING])
+        parts += [_measure(fleet, _cut(plan, model, count), link_s) for count in plan.counts]
     return Part.joined([*parts, Part(notes=_notes(plan))])
 
 
-def _cut(plan: StagePlan, count: int) -> _Cut:
-    return _Cut(plan, equal_cut(plan.model["blocks"], count), max(1, usable_cores() // count))
+def _activation_bytes(model: Mapping[str, int]) -> int:
+    """What crosses each cut, for one microbatch of float32."""
+    return 4 * model["rows"] * model["width"]
+
+
+def _cut(plan: StagePlan, model: Mapping[str, int], count: int) -> _Cut:
+    return _Cut(plan, model, equal_cut(model["blocks"], count), max(1, usable_cores() // count))
 
 
 def _measure(fleet: Fleet, cut: _Cut, link_s: float) -> Part:
@@ -118,7 +121,7 @@ def _measure(fleet: Fleet, cut: _Cut, link_s: float) -> Part:
 def _open(fleet: Fleet, cut: _Cut, store: Path) -> dict[System, float]:
     """Start everybody, cut in the same places and on as many threads; the mean size of each one's outputs."""
     fleet.say(f"{cut.case}: starting")
-    model, cuts = dict(cut.plan.model), cut.boundaries
+    model, cuts = dict(cut.model), cut.boundaries
     bare = {
         part: {"model": model, "first": cuts[stage], "last": cuts[stage + 1], "threads": cut.threads}
         for stage, part in enumerate(cut.parts(BOUND))
@@ -132,7 +135,7 @@ def _open(fleet: Fleet, cut: _Cut, store: Path) -> dict[System, float]:
 
 
 def _join(fleet: Fleet, cut: _Cut, store: Path) -> float:
-    common = {"model": dict(cut.plan.model), "boundaries": cut.boundaries, "store": str(store), "threads": cut.threads}
+    common = {"model": dict(cut.model), "boundaries": cut.boundaries, "store": str(store), "threads": cut.threads}
     ranks = {
         part: {**common, "rank": rank, "microbatches": cut.plan.step_microbatches}
         for rank, part in enumerate(cut.parts(TORCH))
@@ -206,13 +209,13 @@ def _checks(cut: _Cut) -> tuple[BenchCheck, ...]:
 
 
 def _notes(plan: StagePlan) -> tuple[str, ...]:
-    model, size = plan.model, plan.activation_bytes / 1024
     cores = usable_cores()
     shares = ", ".join(f"{count} stages with {max(1, cores // count)} thread(s) each" for count in plan.counts)
+    models = "; ".join(map(_described, plan.models))
     return (
-        f"Stages: {model['blocks']} equal blocks (linear layer {model['width']} wide, GELU), microbatches of "
-        f"{model['rows']} rows, {size:.0f} KiB on each edge, cut into equal counts for everybody; {cores} cores: "
-        f"{shares}; the model in one piece has the same cores. Balancing is off, so that the cuts stay alike.",
+        f"Stages: {models}; cut into equal counts for everybody; {cores} cores: {shares}; the model in one piece has "
+        "the same cores. Balancing is off, so that the cuts stay alike. What labkit's controller takes of the stages' "
+        "cores is much the same for every microbatch, so it weighs less where a stage takes longer.",
         f"torch.distributed.pipelining: forward only, gloo, {plan.step_microbatches} microbatches per step, "
         "steps back to back, the first not counted. labkit: requests of one microbatch, several in flight, answers "
         "copied out to the sender; its controller runs on the same cores, and torch has none.",
@@ -220,4 +223,11 @@ def _notes(plan: StagePlan) -> tuple[str, ...]:
         "the same number of microbatches from memory of its own; the stage that is done last sets the bound. So on "
         "cores that stages have to share, each is slowed by the others as in a pipeline, by the very same work; but "
         "none waits, nothing is copied, and nobody conducts. The link is one hop through the ring with nothing else.",
+    )
+
+
+def _described(model: Mapping[str, int]) -> str:
+    return (
+        f"{model['blocks']} equal blocks (linear layer {model['width']} wide, GELU), microbatches of {model['rows']} "
+        f"rows, {_activation_bytes(model) / 1024:.0f} KiB on each edge"
     )

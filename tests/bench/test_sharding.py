@@ -49,5 +49,7 @@ def test_the_quick_run_has_every_case_and_size_and_is_shorter() -> None:
     assert "every case" in QUICK.left_out
 
 
-def test_activations_are_some_hundred_kib() -> None:
-    assert 200 * 1024 <= FULL.stages.activation_bytes <= 900 * 1024
+def test_both_models_are_cut_everywhere_and_one_does_eight_times_the_work_of_the_other() -> None:
+    assert QUICK.stages.models == FULL.stages.models
+    work = [model["rows"] * model["width"] ** 2 for model in FULL.stages.models]
+    assert work[1] == 8 * work[0]

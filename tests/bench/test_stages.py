@@ -12,7 +12,7 @@ from labkit.errors import MeasureError
 from labkit.measure.provenance import usable_cores
 
 MODEL = {"blocks": 12, "width": 256, "rows": 100}
-PLAN = StagePlan(MODEL, counts=(2,), rounds=2, window_s=1.0, warmup_s=0.1, step_microbatches=10)
+PLAN = StagePlan((MODEL,), counts=(2,), rounds=2, window_s=1.0, warmup_s=0.1, step_microbatches=10)
 # Seconds of a microbatch: a stage by itself, and through torch's pipeline; labkit answers with its rate.
 ALONE_S = {"bound, stage 0": 0.010, "bound, stage 1": 0.0125}
 TORCH_S = 0.02

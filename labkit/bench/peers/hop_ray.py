@@ -24,7 +24,10 @@ class RayHop:
 
     def __init__(self) -> None:
         os.environ.update(QUIET)
-        import ray
+        try:
+            import ray
+        except ModuleNotFoundError as error:
+            raise RuntimeError("Ray is not installed: pip install 'labkit[bench]'") from error
 
         self._ray: Any = ray
         self._folder = tempfile.TemporaryDirectory(prefix="hop", ignore_cleanup_errors=True)
