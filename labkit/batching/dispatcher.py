@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from threading import Condition, Lock
 from typing import Any
 
+from labkit.batching.future import unwatched
 from labkit.batching.learned import Learned
 from labkit.batching.ledger import Ledger
 from labkit.batching.limits import Admission, Limits
@@ -229,12 +230,20 @@ class Dispatcher:
         taken, hopeless = self._queue.take(bucket, rows, self.limits.max_cost, times)
         for request in (*taken, *hopeless):
             self._admission.leave(request)
-        return Turn([request for request in taken if self._begins(request, now_s)], hopeless)
+        return Turn(self._begun(taken, now_s), hopeless)
 
-    def _begins(self, request: Request, now_s: float) -> bool:
-        # From here on `cancel` answers False.
-        if request.future.set_running_or_notify_cancel():
+    def _begun(self, requests: list[Request], now_s: float) -> list[Request]:
+        """Those of `requests` that nobody has cancelled. From here on `cancel` answers False."""
+        with unwatched:
+            calm = [request.future.begins_unwatched() for request in requests]
+        if not all(calm):
+            requests = [one for one, began in zip(requests, calm, strict=True) if began or self._begins(one)]
+        for request in requests:
             request.started_s = now_s
+        return requests
+
+    def _begins(self, request: Request) -> bool:
+        if request.future.set_running_or_notify_cancel():
             return True
         # Cancelled just before. Its sender may still be busy with callbacks, so the request is ended here.
         request.state = State.DONE

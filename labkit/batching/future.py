@@ -1,13 +1,33 @@
-"""A future that may be cancelled by its holder at any time before its work begins."""
+"""A future that costs next to nothing until somebody waits for it, and that its holder may cancel before work begins.
+
+A plain `concurrent.futures.Future` is born with a condition, its lock and two lists, and takes the lock at every step.
+Most futures of a batch need none of that: when their holder comes to look, they are done. So here the condition is made
+for the first one who waits, listens or cancels. Which of two locks guards a future follows from that:
+
+- *watched*, once it has a condition: the condition's own lock, as in any future;
+- *unwatched* until then: `unwatched`, one lock for all such futures, so that a whole batch moves on in one turn. A
+  condition is made under the same lock, so nobody can come to wait while a future changes.
+"""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from concurrent.futures import Future
-from typing import TypeVar
+from concurrent.futures._base import FINISHED, PENDING, RUNNING
+from threading import Condition, RLock
+from typing import Any, TypeVar
 
-__all__ = ["Cancellable"]
+__all__ = ["Cancellable", "unwatched"]
 
 Result = TypeVar("Result")
+
+# Never held while another lock is taken. It may be entered twice, by a finalizer that the garbage collector runs.
+unwatched = RLock()
+
+if hasattr(os, "register_at_fork"):
+    # A child must not be born while a thread that it will not have holds the lock.
+    os.register_at_fork(before=unwatched.acquire, after_in_parent=unwatched.release, after_in_child=unwatched.release)
 
 
 class Cancellable(Future[Result]):
@@ -16,6 +36,53 @@ class Cancellable(Future[Result]):
     `concurrent.futures.wait` and `as_completed` hear of a cancelled future only when its executor comes across it. Here
     nobody comes across withdrawn work any more, so the future itself tells them.
     """
+
+    # What a future is born with stands in the class, and costs nothing there.
+    _watched = False
+    _state: str = PENDING
+    _result: Result | None = None
+    _exception: BaseException | None = None
+    _done_callbacks: list[Callable[[Future[Result]], object]]
+
+    def __init__(self) -> None:
+        # The base makes a condition here.
+        pass
+
+    def __getattr__(self, name: str) -> Any:
+        """Become watched: called when the base looks for what only then is there."""
+        if name not in ("_condition", "_waiters", "_done_callbacks"):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        with unwatched:
+            if not self._watched:
+                self._waiters, self._done_callbacks, self._condition = [], [], Condition()
+                self._watched = True
+        return object.__getattribute__(self, name)
+
+    def begins_unwatched(self) -> bool:
+        """Be running, unless it is watched: then `set_running_or_notify_cancel` must do it. Ask under `unwatched`."""
+        if self._watched:
+            return False
+        self._state = RUNNING
+        return True
+
+    def ends_unwatched(self, result: Result) -> bool:
+        """Be done, unless it is watched: then `set_result` must do it. Ask under `unwatched`."""
+        if self._watched:
+            return False
+        self._result = result
+        self._state = FINISHED
+        return True
+
+    def done(self) -> bool:
+        """Whether it has ended in any way."""
+        return self._state not in (PENDING, RUNNING)
+
+    def result(self, timeout: float | None = None) -> Result:
+        """See `Future.result`."""
+        # What is finished never changes again, so no lock is needed to read it.
+        if self._state == FINISHED and self._exception is None:
+            return self._result  # type: ignore[return-value]
+        return super().result(timeout)
 
     def cancel(self) -> bool:
         """Withdraw the work unless it has begun; cancelled work is never executed."""

@@ -7,16 +7,18 @@ deadline, the sender who cancels, `close`. Whoever takes it out of the ledger is
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
+from itertools import compress
 from threading import Condition, get_ident
 from typing import Any
 
 from labkit.batching.faults import Failure
-from labkit.batching.request import Request
+from labkit.batching.future import unwatched
+from labkit.batching.request import Request, fields
 from labkit.errors import DeadlineExceeded
-from labkit.records import Outcome, Recorder, RequestRecord, Tally
+from labkit.records import Outcome, Recorder, Tally
 
 __all__ = ["Ledger"]
 
@@ -46,47 +48,53 @@ class Ledger:
 
     def refuse(self, requests: Sequence[Request], error: Exception) -> None:
         """Write the rows of requests that were never accepted."""
-        now_s = time.perf_counter()
         with self._settled:
-            for _ in requests:
-                self.tally.count("rejected")
-        self._recorder.add_requests([request.record("rejected", now_s, str(error)) for request in requests])
+            self.tally.count("rejected", len(requests))
+        self._recorder.add_requests(fields(requests, "rejected", time.perf_counter(), str(error)))
 
     def withdraw(self, request: Request) -> bool:
         """End a request that its sender has cancelled; its future says so already."""
-        with self._claimed([request], ["cancelled"], [""]) as claimed:
-            return bool(claimed)
+        with self._claimed([request], "cancelled") as claimed:
+            return any(claimed)
 
     def answer(self, requests: Sequence[Request], outputs: Sequence[Any]) -> None:
         """Resolve each request with its output; a `Failure` or an exception among the outputs fails that one."""
-        errors = [_error(output) for output in outputs]
-        outcomes: list[Outcome] = [_outcome(error) for error in errors]
-        with self._claimed(requests, outcomes, [str(error) if error else "" for error in errors]) as claimed:
-            for request, output, error in zip(requests, outputs, errors, strict=True):
-                if request.number in claimed:
-                    request.future.deliver(output, error)
+        # A model has few types of outputs, and faults are rare.
+        if not any(issubclass(kind, (Failure, Exception)) for kind in set(map(type, outputs))):
+            with self._claimed(requests, "ok") as claimed:
+                _deliver(compress(zip(requests, outputs, strict=True), claimed))
+            return
+        for request, output in zip(requests, outputs, strict=True):
+            if isinstance(output, Failure):
+                self._fail(request, output.error)
+            elif isinstance(output, Exception):
+                self._fail(request, output)
+            else:
+                self.answer([request], [output])
 
     def fail(self, requests: Sequence[Request], error: Exception) -> None:
         """Resolve each of `requests` with a copy of `error`: one that several threads raise mixes their traces."""
-        self.answer(requests, [Failure(_copy(error)) for _ in requests])
+        for request in requests:
+            self._fail(request, _copy(error))
+
+    def _fail(self, request: Request, error: Exception) -> None:
+        outcome: Outcome = "expired" if isinstance(error, DeadlineExceeded) else "failed"
+        with self._claimed([request], outcome, str(error)) as claimed:
+            if any(claimed):
+                request.future.deliver(None, error)
 
     @contextmanager
-    def _claimed(
-        self, requests: Sequence[Request], outcomes: Sequence[Outcome], errors: Sequence[str]
-    ) -> Iterator[set[int]]:
-        """Take `requests` out, as far as nobody else has; inside, their futures are resolved."""
-        finished_s, me = time.perf_counter(), get_ident()
-        rows: list[RequestRecord] = []
+    def _claimed(self, requests: Sequence[Request], outcome: Outcome, error: str = "") -> Iterator[list[bool]]:
+        """Take `requests` out, and say of each whether nobody else had; inside, their futures are resolved."""
+        finished_s, me, live = time.perf_counter(), get_ident(), self._live
         with self._settled:
-            for request, outcome, error in zip(requests, outcomes, errors, strict=True):
-                if self._live.pop(request.number, None) is not None:
-                    rows.append(request.record(outcome, finished_s, error))
-                    self.tally.count(outcome)
+            claimed = [live.pop(request.number, None) is not None for request in requests]
+            self.tally.count(outcome, sum(claimed))
             self._answering.append(me)
         # Rows come before futures: whoever sees an answer finds its row.
-        self._recorder.add_requests(rows)
+        self._recorder.add_requests(fields(compress(requests, claimed), outcome, finished_s, error))
         try:
-            yield {row.request for row in rows}
+            yield claimed
         finally:
             with self._settled:
                 self._answering.remove(me)
@@ -103,19 +111,14 @@ class Ledger:
             return self._settled.wait_for(lambda: not self._live and not self._answering, timeout_s)
 
 
-def _error(output: Any) -> Exception | None:
-    if isinstance(output, Failure):
-        return output.error
-    return output if isinstance(output, Exception) else None
+def _deliver(answered: Iterable[tuple[Request, Any]]) -> None:
+    with unwatched:
+        watched = [(request, output) for request, output in answered if not request.future.ends_unwatched(output)]
+    for request, output in watched:
+        request.future.deliver(output, None)
 
 
 def _copy(error: Exception) -> Exception:
     twin = copy(error)
     twin.__cause__ = error.__cause__
     return twin
-
-
-def _outcome(error: Exception | None) -> Outcome:
-    if error is None:
-        return "ok"
-    return "expired" if isinstance(error, DeadlineExceeded) else "failed"

@@ -57,6 +57,14 @@ class LoopAnswer(asyncio.Future[Any]):
         self._on_cancel = on_cancel
         self._mailbox = mailbox
 
+    def begins_unwatched(self) -> bool:
+        """Whether the work may begin; asked by the worker's thread."""
+        return not self.cancelled()
+
+    def ends_unwatched(self, result: Any) -> bool:
+        """Never: an event loop must be woken, for which others must not be kept waiting."""
+        return False
+
     def set_running_or_notify_cancel(self) -> bool:
         """Whether the work may begin; asked by the worker's thread."""
         return not self.cancelled()

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from concurrent.futures import InvalidStateError
+from concurrent.futures._base import FINISHED
 from enum import Enum
 from typing import Any
 
 from labkit.batching.future import Cancellable
 from labkit.batching.mailbox import LoopAnswer, Mailbox
 from labkit.batching.pool import Slot
-from labkit.records import Outcome, RequestRecord
+from labkit.records import Outcome, RequestFields
 
-__all__ = ["Answer", "Request", "State", "size_bytes"]
+__all__ = ["Answer", "Request", "State", "fields", "size_bytes"]
 
 _log = logging.getLogger(__name__)
 
@@ -32,7 +33,6 @@ class Answer(Cancellable[Any]):
     """A future that tells the batcher at once when its sender cancels it."""
 
     def __init__(self, request: Request, on_cancel: Callable[[Request], None]) -> None:
-        super().__init__()
         self._request: Request | None = request
         self._on_cancel = on_cancel
 
@@ -45,6 +45,15 @@ class Answer(Cancellable[Any]):
     def forget(self) -> None:
         """Let go of the request, so that a kept answer keeps nothing else alive."""
         self._request = None
+
+    def ends_unwatched(self, result: Any) -> bool:
+        """See `Cancellable.ends_unwatched`."""
+        if self._watched:
+            return False
+        self._request = None
+        self._result = result
+        self._state = FINISHED
+        return True
 
     def deliver(self, output: Any, error: Exception | None) -> None:
         """Become done, unless the sender cancelled in the same instant; whatever a callback raises is logged."""
@@ -133,22 +142,26 @@ class Request:
         if slot is not None:
             slot.release()
 
-    def record(self, outcome: Outcome, finished_s: float, error: str = "") -> RequestRecord:
-        """Build the row that tells this request's whole story."""
-        return RequestRecord(
-            self.number,
-            self.intended_s,
-            self.arrived_s,
-            self.ready_s,
-            self.started_s,
+
+def fields(requests: Iterable[Request], outcome: Outcome, finished_s: float, error: str = "") -> list[RequestFields]:
+    """For each of `requests` the row that tells its whole story."""
+    return [
+        (
+            one.number,
+            one.intended_s,
+            one.arrived_s,
+            one.ready_s,
+            one.started_s,
             finished_s,
             outcome,
-            self.step,
+            one.step,
             1,
-            self.priority,
-            self.copied_bytes,
+            one.priority,
+            one.copied_bytes,
             error,
         )
+        for one in requests
+    ]
 
 
 def size_bytes(payload: Any) -> int:

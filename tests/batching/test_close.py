@@ -170,6 +170,7 @@ def test_close_returns_only_when_an_answer_that_is_on_its_way_has_arrived(gate):
     gate.wait_begun()
     first, second = batcher.submit(1), batcher.submit(2)
     first.add_done_callback(hold)
+    second.add_done_callback(lambda _: None)
     gate.open()
     assert holding.wait(20)
     assert not second.done()
