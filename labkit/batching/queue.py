@@ -11,36 +11,63 @@ The queue is not locked; its owner does that.
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterator
+from collections import deque
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass
-from heapq import heapify, heappop, heappush
+from heapq import heapify, heappop, heappush, merge
 
 from labkit.batching.request import Request, State
 
 __all__ = ["Bucket", "Queue", "Taken", "Times"]
 
-_Entry = tuple[float, int, Request]
 _SWEEP_AT = 32
+# Looking up a member of an enumeration costs more than all else that is done for a request here.
+_QUEUED, _RUNNING, _DONE = State.QUEUED, State.RUNNING, State.DONE
 
 
 class _Lane:
-    """A heap of requests that skips those which no longer wait."""
+    """The requests of one level in order of arrival, among them some that no longer wait."""
 
     __slots__ = ("entries",)
 
     def __init__(self) -> None:
-        self.entries: list[_Entry] = []
+        self.entries: deque[Request] = deque()
 
-    def push(self, key: float, request: Request) -> None:
-        heappush(self.entries, (key, request.number, request))
+    def push(self, request: Request) -> None:
+        entries, place = self.entries, len(self.entries)
+        # Requests come nearly in order: what was prepared quickly stands a few places too far back.
+        while place and entries[place - 1].arrived_s >= request.arrived_s and _later(entries[place - 1], request):
+            place -= 1
+        entries.insert(place, request)
 
     def head(self) -> Request | None:
-        while self.entries and self.entries[0][2].state is not State.QUEUED:
+        entries = self.entries
+        while entries and entries[0].state is not _QUEUED:
+            entries.popleft()
+        return entries[0] if entries else None
+
+    def sweep(self) -> None:
+        self.entries = deque([one for one in self.entries if one.state is _QUEUED])
+
+
+class _Deadlines:
+    """A heap of those with a deadline, among them some that no longer wait."""
+
+    __slots__ = ("entries",)
+
+    def __init__(self) -> None:
+        self.entries: list[tuple[float, int, Request]] = []
+
+    def push(self, request: Request) -> None:
+        heappush(self.entries, (request.deadline_s, request.number, request))
+
+    def head(self) -> Request | None:
+        while self.entries and self.entries[0][2].state is not _QUEUED:
             heappop(self.entries)
         return self.entries[0][2] if self.entries else None
 
     def sweep(self) -> None:
-        self.entries = [entry for entry in self.entries if entry[2].state is State.QUEUED]
+        self.entries = [entry for entry in self.entries if entry[2].state is _QUEUED]
         heapify(self.entries)
 
 
@@ -64,37 +91,42 @@ class Bucket:
         self.rows = 0
         self.cost = 0.0
         self._levels: dict[int, _Lane] = {}
-        self._deadlines = _Lane()
+        self._deadlines = _Deadlines()
         self._gone = 0
 
     def push(self, request: Request) -> None:
         """Let `request` wait here."""
-        request.state = State.QUEUED
-        self._levels.setdefault(request.priority, _Lane()).push(request.arrived_s, request)
-        if request.deadline_s < math.inf:
-            self._deadlines.push(request.deadline_s, request)
+        request.state = _QUEUED
+        lane = self._levels.get(request.priority)
+        if lane is None:
+            lane = self._levels[request.priority] = _Lane()
+        lane.push(request)
+        if request.deadline_s != math.inf:
+            self._deadlines.push(request)
         self.rows += 1
         self.cost += request.cost
 
-    def drop(self, request: Request, state: State) -> None:
-        """Take one request out of the order, wherever it stands, into `state`."""
-        request.state = state
-        self.rows -= 1
-        self.cost = self.cost - request.cost if self.rows else 0.0
-        self._gone += 1
+    def drop(self, requests: Iterable[Request], state: State) -> None:
+        """Take requests out of the order, wherever they stand, into `state`."""
+        for request in requests:
+            request.state = state
+            self.rows -= 1
+            self.cost -= request.cost
+            self._gone += 1
+        if not self.rows:
+            self.cost = 0.0
         if self._gone > _SWEEP_AT + self.rows:
             self._sweep()
 
     def _sweep(self) -> None:
         self._gone = 0
-        for lane in (*self._levels.values(), self._deadlines):
+        self._deadlines.sweep()
+        for lane in self._levels.values():
             lane.sweep()
         self._levels = {level: lane for level, lane in self._levels.items() if lane.entries}
 
     def head(self) -> Request | None:
         """The request that is next by rank."""
-        if len(self._levels) == 1:  # nearly always, and asked for every row of a batch
-            return next(iter(self._levels.values())).head()
         heads = (lane.head() for lane in self._levels.values())
         return min((head for head in heads if head), key=_order, default=None)
 
@@ -117,19 +149,20 @@ class Bucket:
         room; if there are only hopeless ones they are run after all: an estimate alone must not stop the service.
         """
         chances = _Chances(rows, max_cost, times)
-        while chances.wants_more and (head := self.head()) is not None and chances.add(head):
-            self.drop(head, State.RUNNING)
-        taken, back, given_up = chances.decide()
-        if back:
-            # Their old entries must be gone before they come back, or each would stand there twice.
-            self._sweep()
-            for request in back:
-                self.push(request)
+        chances.sort(self._in_order())
+        taken, given_up = chances.decide()
+        self.drop(taken, _RUNNING)
+        self.drop(given_up, _RUNNING)
         return taken, given_up
+
+    def _in_order(self) -> Iterator[Request]:
+        lanes = [lane.entries for lane in self._levels.values()]
+        ordered = lanes[0] if len(lanes) == 1 else merge(*lanes, key=_order)
+        return (request for request in ordered if request.state is _QUEUED)
 
 
 class _Chances:
-    """Sorts the heads of a bucket by their chance to be answered in time."""
+    """Sorts the requests of a bucket by their chance to be answered in time."""
 
     def __init__(self, rows: int, max_cost: float, times: Times) -> None:
         self._rows, self._budget, self._times = rows, max_cost, times
@@ -137,43 +170,41 @@ class _Chances:
         self._doubtful: list[Request] = []
         self._hopeless: list[Request] = []
 
-    @property
-    def wants_more(self) -> bool:
-        return len(self._good) < self._rows
+    def sort(self, waiting: Iterable[Request]) -> None:
+        """Sort them in until there are `rows` with a good chance, or the next of these exceeds the budget."""
+        hopeless_s, doubtful_s = self._times.hopeless_s, self._times.doubtful_s
+        for request in waiting:
+            if request.deadline_s < hopeless_s:
+                self._hopeless.append(request)
+            elif request.deadline_s < doubtful_s:
+                self._doubtful.append(request)
+            elif request.cost > self._budget and self._good:
+                return
+            else:
+                self._good.append(request)
+                self._budget -= request.cost
+                if len(self._good) == self._rows:
+                    return
 
-    def add(self, request: Request) -> bool:
-        """Sort `request` in; False if it has a good chance but does not fit into this batch's budget."""
-        if request.deadline_s < self._times.hopeless_s:
-            self._hopeless.append(request)
-        elif request.deadline_s < self._times.doubtful_s:
-            self._doubtful.append(request)
-        elif request.cost > self._budget and self._good:
-            return False
-        else:
-            self._good.append(request)
-            self._budget -= request.cost
-        return True
-
-    def decide(self) -> tuple[list[Request], list[Request], list[Request]]:
-        """The requests to run, to put back and to give up."""
+    def decide(self) -> Taken:
+        """The requests to run and those to give up; all others go on waiting."""
         if self._good:
-            return self._good, self._doubtful, self._hopeless
+            return self._good, self._hopeless
         if self._doubtful:
-            return *self._fitting(self._doubtful), self._hopeless
-        expired = [request for request in self._hopeless if request.deadline_s <= self._times.now_s]
-        return *self._fitting(
-            [request for request in self._hopeless if request.deadline_s > self._times.now_s]
-        ), expired
+            return self._fitting(self._doubtful), self._hopeless
+        now_s = self._times.now_s
+        expired = [request for request in self._hopeless if request.deadline_s <= now_s]
+        return self._fitting([request for request in self._hopeless if request.deadline_s > now_s]), expired
 
-    def _fitting(self, requests: list[Request]) -> tuple[list[Request], list[Request]]:
-        """The first of `requests` that fit into one batch, and the others."""
+    def _fitting(self, requests: list[Request]) -> list[Request]:
+        """The first of `requests` that fit into one batch."""
         count, budget = 0, self._budget
         for request in requests[: self._rows]:
             budget -= request.cost
             if budget < 0 and count:
                 break
             count += 1
-        return requests[:count], requests[count:]
+        return requests[:count]
 
 
 class Queue:
@@ -193,9 +224,9 @@ class Queue:
 
     def discard(self, request: Request) -> None:
         """Take out a request that is withdrawn or expired, if it waits here."""
-        if request.state is State.QUEUED:
+        if request.state is _QUEUED:
             bucket = self._buckets[request.key]
-            bucket.drop(request, State.DONE)
+            bucket.drop([request], _DONE)
             self._settle(bucket, 1)
 
     def take(self, bucket: Bucket, rows: int, max_cost: float = math.inf, times: Times | None = None) -> Taken:
@@ -222,3 +253,7 @@ class Queue:
 
 def _order(request: Request) -> tuple[float, int]:
     return request.rank_s, request.number
+
+
+def _later(one: Request, other: Request) -> bool:
+    return (one.arrived_s, one.number) > (other.arrived_s, other.number)

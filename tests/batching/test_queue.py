@@ -205,6 +205,28 @@ def test_taking_hopeless_work_over_and_over_leaves_no_copies_behind():
         assert entries(bucket) <= 2 * (2 * bucket.rows + 34)
 
 
+def test_those_who_wait_behind_better_chances_keep_their_place_and_cost_no_second_entry():
+    queue = Queue()
+    for number in range(300):
+        queue.push(make(number, float(number), deadline_s=10.0))
+    bucket = next(queue.by_urgency())
+    for number in range(300, 3000, 3):
+        for good in range(number, number + 3):
+            queue.push(make(good, float(good), deadline_s=1000.0))
+        taken, hopeless = queue.take(bucket, 3, times=Times(0.0, 1.0, 20.0))
+        assert [one.number for one in taken] == list(range(number, number + 3))
+        assert hopeless == []
+        assert entries(bucket) <= 2 * (2 * bucket.rows + 34)
+    assert [one.number for one in queue.take(bucket, 300)[0]] == list(range(300))
+
+
+def test_a_straggler_finds_its_place_among_those_who_arrived_after_it():
+    queue = Queue()
+    for number in (5, 1, 4, 0, 3, 2):
+        queue.push(make(number, float(number // 2)))
+    assert [one.number for one in queue.take(next(queue.by_urgency()), 6)[0]] == list(range(6))
+
+
 def test_a_stream_of_ever_new_shapes_leaves_no_empty_buckets():
     queue = Queue()
     for number in range(1000):
