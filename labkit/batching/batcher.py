@@ -30,7 +30,7 @@ from labkit.batching.mailbox import Mailbox
 from labkit.batching.placement import place
 from labkit.batching.policy import Greedy, Policy
 from labkit.batching.pool import PoolSnapshot, StagingPool
-from labkit.batching.request import Request, State
+from labkit.batching.request import DONE, Request
 from labkit.batching.stage import PrepareStage
 from labkit.batching.worker import Worker
 from labkit.engine import Snapshot
@@ -100,6 +100,7 @@ class Batcher:
         self._numbers, self._steps = itertools.count(), itertools.count()
         self._replaced = 0
         self._mailbox: Mailbox | None = None
+        self._on_cancel = self._cancelled
         self._ledger = Ledger(self.records)
         self._dispatcher = Dispatcher(limits, Greedy() if policy is None else policy, self._ledger)
         self._execution = Execution(self._dispatcher, self._ledger, self.records, self._steps)
@@ -121,7 +122,7 @@ class Batcher:
         """Accept one row of work; see `Engine.submit`."""
         request = self._request(payload, intended_s, timeout_s, priority)
         self._accept([request])
-        return cast("Future[Any]", request.future)
+        return request.future  # type: ignore[return-value]
 
     def submit_many(
         self,
@@ -147,7 +148,7 @@ class Batcher:
             self._mailbox = mailbox = Mailbox(loop)
         request = self._request(payload, None, timeout_s, priority, mailbox)
         self._accept([request])
-        return cast("asyncio.Future[Any]", request.future)
+        return request.future  # type: ignore[return-value]
 
     def warmup(self, payload: Any, sizes: Sequence[int] | None = None) -> None:
         """Run each batch size once on each worker's device, so that no request pays for a first time.
@@ -245,31 +246,28 @@ class Batcher:
         limit_s = limits.timeout_s if timeout_s is None else timeout_s
         if not limit_s > 0:
             raise SettingError(f"timeout_s is {limit_s}; it must be positive", "Leave it out for no time limit.")
+        number, deadline_s = next(self._numbers), arrived_s + limit_s
         return Request(
-            next(self._numbers),
-            payload,
-            arrived_s=arrived_s,
-            intended_s=intended_s,
-            deadline_s=arrived_s + limit_s,
-            priority=priority,
-            ageing_s=limits.ageing_s,
-            on_cancel=self._cancelled,
-            mailbox=mailbox,
+            number, payload, arrived_s, intended_s, deadline_s, priority, limits.ageing_s, self._on_cancel, mailbox
         )
 
     def _accept(self, requests: Sequence[Request]) -> None:
+        plain = self._intake.plain
         try:
-            self._dispatcher.admit(requests)
+            if plain:
+                for request in requests:
+                    self._intake.make(request)
+            self._dispatcher.admit(requests, ready=plain)
         except QueueFull as error:
             self._ledger.refuse(requests, error)
             raise
         try:
             for request in requests:
-                if request.deadline_s < math.inf:
+                if request.deadline_s != math.inf:
                     self._deadlines.watch(request)
                 if self._stage is not None:
                     self._stage.put(request)
-                else:
+                elif not plain:
                     self._make_ready(request)
         except BaseException:
             # Ctrl-C, say. The sender never gets the future, so nothing may stay behind.
@@ -334,7 +332,7 @@ class Batcher:
         died = WorkerDied(f"the worker died of {type(error).__name__}: {error}", "It was replaced; submit again.")
         self._ledger.fail(batch, died)
         for request in batch:
-            request.state = State.DONE
+            request.state = DONE
             request.free()
         if self._dispatcher.running:
             self._replaced += 1

@@ -50,6 +50,8 @@ def default_key(row: Any) -> Hashable:
     >>> default_key(np.zeros((2, 3), dtype=np.int64)), default_key("text")
     (('array', (2, 3), dtype('int64')), None)
     """
+    if getattr(row, "shape", None) is None:
+        return None
     if isinstance(row, torch.Tensor):
         return ("tensor", tuple(row.shape), row.dtype, row.device)
     if isinstance(row, np.ndarray):
@@ -63,7 +65,7 @@ def collate(requests: Sequence[Request], size: int) -> tuple[Any, int]:
     Tensors and arrays become one of shape `[size, *row]`, everything else a list. Where `size` is larger than the
     number of rows, the last row is repeated.
     """
-    if size == len(requests):
+    if size == len(requests) and requests[0].slot is not None:
         slots = [request.slot for request in requests if request.slot is not None]
         if len(slots) == len(requests) and side_by_side(slots):
             first = slots[0].index

@@ -8,7 +8,7 @@ from heapq import heapify, heappop, heappush
 from threading import Condition, Thread
 from weakref import ReferenceType, ref
 
-from labkit.batching.request import Request, State
+from labkit.batching.request import DONE, Request
 
 __all__ = ["Deadlines"]
 
@@ -61,7 +61,7 @@ class Deadlines:
 
     def _loop(self) -> None:
         while (request := self._next()) is not None:
-            if request.state is not State.DONE:
+            if request.state is not DONE:
                 self._expire(request)
             del request
 

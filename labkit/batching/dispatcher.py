@@ -19,7 +19,7 @@ from labkit.batching.ledger import Ledger
 from labkit.batching.limits import Admission, Limits
 from labkit.batching.policy import Decision, Greedy, Observer, Policy, Run, View, WaitUntil
 from labkit.batching.queue import Bucket, Queue, Times
-from labkit.batching.request import Request, State
+from labkit.batching.request import DONE, PREPARING, QUEUED, Request
 from labkit.errors import EngineClosed, require
 
 __all__ = ["Dispatcher", "Turn"]
@@ -55,7 +55,9 @@ class Dispatcher:
         self._admission = Admission()
         self._lock = Lock()
         self._wake = Condition(self._lock)
+        # Workers that sleep, and whether one of them was called and has not looked yet.
         self._idle = 0
+        self._called = False
 
     def _adopt(self, policy: Policy) -> None:
         self.policy = policy
@@ -81,14 +83,23 @@ class Dispatcher:
         """Rows that are ready to run."""
         return self._queue.rows
 
-    def admit(self, requests: Sequence[Request]) -> None:
-        """Let all of `requests` in or none; raises `EngineClosed`, `QueueFull` or `SettingError`."""
+    def admit(self, requests: Sequence[Request], *, ready: bool = False) -> None:
+        """Let all of `requests` in or none; raises `EngineClosed`, `QueueFull` or `SettingError`.
+
+        Those that are `ready`, because there is nothing to prepare, wait for a worker at once.
+        """
+        payload_bytes = 0
+        for request in requests:
+            payload_bytes += request.payload_bytes
         with self._lock:
             if not self.open:
                 raise EngineClosed("the batcher is closed", "Submit to an open one.")
-            self._admission.enter(requests, self.limits, self._retry_after_s)
+            self._admission.enter(len(requests), payload_bytes, self.limits, self._retry_after_s)
             # Under the same lock as `close`, so that nobody slips in behind its last look at the ledger.
             self._ledger.open(requests)
+            if ready:
+                for request in requests:
+                    self._line_up(request, request.arrived_s)
 
     def _retry_after_s(self) -> float:
         bucket = next(self._queue.by_urgency(), None)
@@ -98,23 +109,31 @@ class Dispatcher:
     def push(self, request: Request) -> bool:
         """Let a prepared request wait for a worker; False if it was withdrawn meanwhile."""
         with self._lock:
-            if request.state is State.DONE:
+            if request.state is DONE:
                 return False
-            request.ready_s = time.perf_counter()
-            self._queue.push(request)
-            if self._idle:
-                self._wake.notify()
+            self._line_up(request, time.perf_counter())
         return True
+
+    def _line_up(self, request: Request, ready_s: float) -> None:
+        request.ready_s = ready_s
+        self._queue.push(request)
+        if self._idle and not self._called:
+            self._call()
+
+    def _call(self) -> None:
+        # One is enough: whoever comes looks at all that waits by then.
+        self._called = True
+        self._wake.notify()
 
     def withdraw(self, request: Request) -> None:
         """Make sure that a request which has not begun never will."""
         with self._lock:
-            if request.state not in (State.PREPARING, State.QUEUED):
+            if request.state not in (PREPARING, QUEUED):
                 return
-            queued = request.state is State.QUEUED
+            queued = request.state is QUEUED
             self._queue.discard(request)
-            request.state = State.DONE
-            self._admission.leave(request)
+            request.state = DONE
+            self._admission.leave(1, request.payload_bytes)
         # One that is being prepared is still written to; `push` will find it withdrawn. Its payload is not needed.
         request.payload = None
         if queued:
@@ -149,7 +168,7 @@ class Dispatcher:
         """Wait until the policy lets some bucket run; None when it has stopped. Called by free workers."""
         with self._lock:
             while not self._stopped:
-                now_s = time.perf_counter()
+                now_s, self._called = time.perf_counter(), False
                 bucket, rows, wake_s = self._decide(now_s)
                 if bucket is None:
                     self._wait(wake_s - now_s)
@@ -157,7 +176,7 @@ class Dispatcher:
                 turn = self._take(bucket, rows, now_s)
                 # Others may sleep by a plan that this decision has made out of date.
                 if self._idle and self._queue.rows:
-                    self._wake.notify()
+                    self._call()
                 return turn
         return None
 
@@ -228,8 +247,8 @@ class Dispatcher:
         size = self.limits.size_for(min(rows, bucket.rows))
         times = Times(now_s, now_s + service.low_s(1), now_s + service.expected_s(size))
         taken, hopeless = self._queue.take(bucket, rows, self.limits.max_cost, times)
-        for request in (*taken, *hopeless):
-            self._admission.leave(request)
+        gone = taken + hopeless
+        self._admission.leave(len(gone), sum([request.payload_bytes for request in gone]))
         return Turn(self._begun(taken, now_s), hopeless)
 
     def _begun(self, requests: list[Request], now_s: float) -> list[Request]:
@@ -246,7 +265,7 @@ class Dispatcher:
         if request.future.set_running_or_notify_cancel():
             return True
         # Cancelled just before. Its sender may still be busy with callbacks, so the request is ended here.
-        request.state = State.DONE
+        request.state = DONE
         request.free()
         self._ledger.withdraw(request)
         return False

@@ -9,7 +9,7 @@ from typing import Any
 from labkit.batching.dispatcher import Dispatcher
 from labkit.batching.faults import is_out_of_memory, run_apart
 from labkit.batching.ledger import Ledger
-from labkit.batching.request import Request, State
+from labkit.batching.request import DONE, Request
 from labkit.batching.runner import Executed
 from labkit.batching.worker import Worker
 from labkit.records import Recorder, StepOutcome, StepRecord
@@ -38,7 +38,7 @@ class Execution:
         for part, outputs in parts:
             self._ledger.answer(part, outputs)
             for request in part:
-                request.state = State.DONE
+                request.state = DONE
                 request.free()
 
     def _step(self, worker: Worker, requests: Sequence[Request]) -> list[Any]:
@@ -68,8 +68,9 @@ class Execution:
     ) -> float:
         """Write the row of one run, and return its duration in seconds."""
         ended_s, rows = time.perf_counter(), len(requests)
-        for request in requests:
-            request.copied_bytes += executed.copied_bytes // rows
+        if executed.copied_bytes:
+            for request in requests:
+                request.copied_bytes += executed.copied_bytes // rows
         row = StepRecord(
             step=step,
             stage="compute",
@@ -82,7 +83,7 @@ class Execution:
             outcome=outcome,
             padded_rows=size - rows,
             queued_rows=self._dispatcher.queued_rows,
-            real_units=sum(request.real_units for request in requests),
+            real_units=sum([request.real_units for request in requests]),
             computed_units=size * requests[0].computed_units,
             copied_bytes=executed.copied_bytes,
             collate_s=executed.collate_s,

@@ -11,7 +11,7 @@ import torch
 from labkit.batching.collate import Lengths, default_key
 from labkit.batching.faults import detached
 from labkit.batching.pool import StagingPool
-from labkit.batching.request import Request, State
+from labkit.batching.request import DONE, Request
 from labkit.engine import Prepare
 from labkit.errors import EngineError, PrepareFailed, SettingError, require
 
@@ -49,12 +49,14 @@ class Intake:
         self._pad = pad
         self._key = key or default_key
         self._cost = cost
+        # Whether a payload is its row already, and nobody need be asked about it.
+        self.plain = not (prepare or pad or key or cost)
 
     def make(self, request: Request) -> None:
         """Give `request` its row, unless it is withdrawn; raises what the user's functions raise."""
         payload = request.payload
         # In this order: who withdraws a request first says so and then takes its payload away.
-        if request.state is State.DONE:
+        if request.state is DONE:
             return
         request.row = self._row(request, payload)
         request.key = self._key(request.row)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from labkit.batching.request import Request
 from labkit.errors import QueueFull, SettingError, require
 
 __all__ = ["Admission", "Limits"]
@@ -78,32 +77,30 @@ class Admission:
         self.rows = 0
         self.payload_bytes = 0
 
-    def enter(self, requests: Sequence[Request], limits: Limits, retry_after_s: Callable[[], float]) -> None:
-        """Let all of `requests` in or none; raises `QueueFull`, or `SettingError` if they could never fit."""
-        rows, payload_bytes = len(requests), sum(request.payload_bytes for request in requests)
-        _check_possible(rows, payload_bytes, limits)
-        if self.rows + rows > limits.max_queue:
-            raise _full(f"{self.rows} requests wait; max_queue is {limits.max_queue}", retry_after_s())
-        if self.payload_bytes + payload_bytes > limits.max_queue_bytes:
-            problem = f"{self.payload_bytes} bytes wait and {payload_bytes} came"
-            raise _full(f"{problem}; max_queue_bytes is {limits.max_queue_bytes:g}", retry_after_s())
+    def enter(self, rows: int, payload_bytes: int, limits: Limits, retry_after_s: Callable[[], float]) -> None:
+        """Let all `rows` of a request in or none; raises `QueueFull`, or `SettingError` if they could never fit."""
+        if self.rows + rows > limits.max_queue or self.payload_bytes + payload_bytes > limits.max_queue_bytes:
+            raise self._refusal(rows, payload_bytes, limits, retry_after_s)
         self.rows += rows
         self.payload_bytes += payload_bytes
 
-    def leave(self, request: Request) -> None:
-        """Note that `request` waits no longer."""
-        self.rows -= 1
-        self.payload_bytes -= request.payload_bytes
+    def _refusal(
+        self, rows: int, payload_bytes: int, limits: Limits, retry_after_s: Callable[[], float]
+    ) -> QueueFull | SettingError:
+        if rows > limits.max_queue or payload_bytes > limits.max_queue_bytes:
+            return SettingError(
+                f"a request of {rows} rows and {payload_bytes} bytes can never fit a queue of {limits.max_queue} rows "
+                f"and {limits.max_queue_bytes:g} bytes",
+                "Send it in parts or raise the limit.",
+            )
+        problem = f"{self.rows} requests wait; max_queue is {limits.max_queue}"
+        if self.rows + rows <= limits.max_queue:
+            problem = f"{self.payload_bytes} bytes wait and {payload_bytes} came"
+            problem += f"; max_queue_bytes is {limits.max_queue_bytes:g}"
+        after_s = retry_after_s()
+        return QueueFull(problem, f"Try again in {after_s * 1000:.0f} ms.", after_s)
 
-
-def _check_possible(rows: int, payload_bytes: int, limits: Limits) -> None:
-    if rows > limits.max_queue or payload_bytes > limits.max_queue_bytes:
-        raise SettingError(
-            f"a request of {rows} rows and {payload_bytes} bytes can never fit a queue of {limits.max_queue} rows and "
-            f"{limits.max_queue_bytes:g} bytes",
-            "Send it in parts or raise the limit.",
-        )
-
-
-def _full(problem: str, retry_after_s: float) -> QueueFull:
-    return QueueFull(problem, f"Try again in {retry_after_s * 1000:.0f} ms.", retry_after_s)
+    def leave(self, rows: int, payload_bytes: int) -> None:
+        """Note that `rows` of so many bytes wait no longer."""
+        self.rows -= rows
+        self.payload_bytes -= payload_bytes

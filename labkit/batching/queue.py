@@ -16,13 +16,11 @@ from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush, merge
 
-from labkit.batching.request import Request, State
+from labkit.batching.request import DONE, QUEUED, RUNNING, Request, State
 
 __all__ = ["Bucket", "Queue", "Taken", "Times"]
 
 _SWEEP_AT = 32
-# Looking up a member of an enumeration costs more than all else that is done for a request here.
-_QUEUED, _RUNNING, _DONE = State.QUEUED, State.RUNNING, State.DONE
 
 
 class _Lane:
@@ -42,12 +40,12 @@ class _Lane:
 
     def head(self) -> Request | None:
         entries = self.entries
-        while entries and entries[0].state is not _QUEUED:
+        while entries and entries[0].state is not QUEUED:
             entries.popleft()
         return entries[0] if entries else None
 
     def sweep(self) -> None:
-        self.entries = deque([one for one in self.entries if one.state is _QUEUED])
+        self.entries = deque([one for one in self.entries if one.state is QUEUED])
 
 
 class _Deadlines:
@@ -62,12 +60,12 @@ class _Deadlines:
         heappush(self.entries, (request.deadline_s, request.number, request))
 
     def head(self) -> Request | None:
-        while self.entries and self.entries[0][2].state is not _QUEUED:
+        while self.entries and self.entries[0][2].state is not QUEUED:
             heappop(self.entries)
         return self.entries[0][2] if self.entries else None
 
     def sweep(self) -> None:
-        self.entries = [entry for entry in self.entries if entry[2].state is _QUEUED]
+        self.entries = [entry for entry in self.entries if entry[2].state is QUEUED]
         heapify(self.entries)
 
 
@@ -96,7 +94,7 @@ class Bucket:
 
     def push(self, request: Request) -> None:
         """Let `request` wait here."""
-        request.state = _QUEUED
+        request.state = QUEUED
         lane = self._levels.get(request.priority)
         if lane is None:
             lane = self._levels[request.priority] = _Lane()
@@ -151,14 +149,14 @@ class Bucket:
         chances = _Chances(rows, max_cost, times)
         chances.sort(self._in_order())
         taken, given_up = chances.decide()
-        self.drop(taken, _RUNNING)
-        self.drop(given_up, _RUNNING)
+        self.drop(taken, RUNNING)
+        self.drop(given_up, RUNNING)
         return taken, given_up
 
     def _in_order(self) -> Iterator[Request]:
         lanes = [lane.entries for lane in self._levels.values()]
         ordered = lanes[0] if len(lanes) == 1 else merge(*lanes, key=_order)
-        return (request for request in ordered if request.state is _QUEUED)
+        return (request for request in ordered if request.state is QUEUED)
 
 
 class _Chances:
@@ -224,9 +222,9 @@ class Queue:
 
     def discard(self, request: Request) -> None:
         """Take out a request that is withdrawn or expired, if it waits here."""
-        if request.state is _QUEUED:
+        if request.state is QUEUED:
             bucket = self._buckets[request.key]
-            bucket.drop([request], _DONE)
+            bucket.drop([request], DONE)
             self._settle(bucket, 1)
 
     def take(self, bucket: Bucket, rows: int, max_cost: float = math.inf, times: Times | None = None) -> Taken:

@@ -12,10 +12,13 @@ import torch
 
 from labkit.batching.collate import collate, split
 from labkit.batching.request import Request
+from labkit.devices import keep_freed_memory
 
 __all__ = ["Executed", "HostRunner", "Runner", "keep"]
 
 Model = Callable[[Any], Any]
+
+_PLAIN = frozenset({bool, int, float, complex, str, bytes, type(None)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +54,8 @@ class HostRunner:
     def __init__(self, model: Model, device: str) -> None:
         self.model = model
         self.device = device
+        if device == "cpu":
+            keep_freed_memory()
 
     def staged(self, request: Request) -> None:
         """Nothing to do: the device reads staging memory itself, or copies whole batches."""
@@ -77,6 +82,9 @@ def keep(output: Any, batch: Any) -> Any:
     """Make an output the receiver's own: on the CPU, and no view of the staging memory that the batch stands in."""
     if isinstance(output, dict):
         return {name: keep(value, batch) for name, value in output.items()}
+    # Numbers and text are nobody's memory; in a list of them, no row needs a look of its own.
+    if isinstance(output, list) and _PLAIN.issuperset(map(type, output)):
+        return output
     if isinstance(output, (tuple, list)):
         parts = [keep(part, batch) for part in output]
         return tuple(parts) if isinstance(output, tuple) else parts

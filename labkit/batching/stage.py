@@ -7,7 +7,7 @@ from collections.abc import Callable
 from heapq import heapify, heappop, heappush
 from threading import Condition, Thread
 
-from labkit.batching.request import Request, State
+from labkit.batching.request import DONE, Request
 
 __all__ = ["PrepareStage"]
 
@@ -44,7 +44,7 @@ class PrepareStage:
 
     def _sweep(self) -> None:
         # Behind one slow item, those that were cancelled would pile up here.
-        self._waiting = [entry for entry in self._waiting if entry[2].state is not State.DONE]
+        self._waiting = [entry for entry in self._waiting if entry[2].state is not DONE]
         heapify(self._waiting)
         self._sweep_at = max(_SWEEP_AT, 2 * len(self._waiting))
 
@@ -76,7 +76,7 @@ class PrepareStage:
                 if self._stopped:
                     return None
                 # What was cancelled or has expired meanwhile is not prepared.
-                while self._waiting and self._waiting[0][2].state is State.DONE:
+                while self._waiting and self._waiting[0][2].state is DONE:
                     heappop(self._waiting)
                 if self._waiting:
                     return heappop(self._waiting)[2]

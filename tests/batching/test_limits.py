@@ -11,13 +11,6 @@ from labkit.batching.limits import Admission
 from labkit.errors import QueueFull, SettingError
 
 
-class Sent:
-    """What admission reads of a request."""
-
-    def __init__(self, payload_bytes):
-        self.payload_bytes = payload_bytes
-
-
 @pytest.mark.parametrize(
     "bad",
     [
@@ -61,19 +54,18 @@ def test_the_bounds_on_requests_and_bytes_are_never_passed_and_never_drift(max_q
     for step in history:
         if isinstance(step, int):
             if inside:
-                admission.leave(inside.pop(step % len(inside)))
+                admission.leave(1, inside.pop(step % len(inside)))
         else:
-            sent = [Sent(size) for size in step]
-            held = sum(one.payload_bytes for one in inside)
-            if len(sent) > max_queue or sum(step) > max_bytes:
+            held = sum(inside)
+            if len(step) > max_queue or sum(step) > max_bytes:
                 with pytest.raises(SettingError, match="never fit"):
-                    admission.enter(sent, limits, lambda: 0.5)
-            elif len(inside) + len(sent) > max_queue or held + sum(step) > max_bytes:
+                    admission.enter(len(step), sum(step), limits, lambda: 0.5)
+            elif len(inside) + len(step) > max_queue or held + sum(step) > max_bytes:
                 with pytest.raises(QueueFull, match="500 ms") as told:
-                    admission.enter(sent, limits, lambda: 0.5)
+                    admission.enter(len(step), sum(step), limits, lambda: 0.5)
                 assert told.value.retry_after_s == 0.5
             else:
-                admission.enter(sent, limits, lambda: 0.5)
-                inside += sent
+                admission.enter(len(step), sum(step), limits, lambda: 0.5)
+                inside += step
         assert admission.rows == len(inside) <= max_queue
-        assert admission.payload_bytes == sum(one.payload_bytes for one in inside) <= max_bytes
+        assert admission.payload_bytes == sum(inside) <= max_bytes
