@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Callable, Hashable, Iterable
 from concurrent.futures import InvalidStateError
-from concurrent.futures._base import FINISHED
+from concurrent.futures._base import FINISHED, PENDING
 from enum import Enum
+from math import nan
 from typing import Any
 
 from labkit.batching.future import Cancellable
@@ -36,7 +36,13 @@ PREPARING, QUEUED, RUNNING, DONE = State
 class Answer(Cancellable[Any]):
     """A future that tells the batcher at once when its sender cancels it."""
 
+    __slots__ = ("_on_cancel", "_request")
+
     def __init__(self, request: Request, on_cancel: Callable[[Request], None]) -> None:
+        # As the base does it: to call it would cost as much again.
+        self._watched = False
+        self._state = PENDING
+        self._result = self._exception = None
         self._request: Request | None = request
         self._on_cancel = on_cancel
 
@@ -81,17 +87,29 @@ class Request:
     change, an old request of a low level is overtaken only by what arrives within that interval: nothing starves.
     """
 
-    # What many requests never get stands in the class, and costs nothing at their birth.
-    row: Any = None
-    key: Hashable = None
-    slot: Slot | None = None
-    cost = 1.0
-    ready_s = math.nan
-    started_s = math.nan
-    step = -1
-    real_units = 0
-    computed_units = 0
-    copied_bytes = 0
+    __slots__ = (
+        "__weakref__",
+        "arrived_s",
+        "computed_units",
+        "copied_bytes",
+        "cost",
+        "deadline_s",
+        "future",
+        "intended_s",
+        "key",
+        "number",
+        "payload",
+        "payload_bytes",
+        "priority",
+        "rank_s",
+        "ready_s",
+        "real_units",
+        "row",
+        "slot",
+        "started_s",
+        "state",
+        "step",
+    )
 
     def __init__(
         self,
@@ -113,7 +131,14 @@ class Request:
         self.deadline_s = deadline_s
         self.priority = priority
         self.rank_s = arrived_s + priority * ageing_s
+        self.ready_s = self.started_s = nan
         self.state = PREPARING
+        self.row: Any = None
+        self.key: Hashable = None
+        self.slot: Slot | None = None
+        self.cost = 1.0
+        self.real_units = self.computed_units = self.copied_bytes = 0
+        self.step = -1
         self.future = Answer(self, on_cancel) if mailbox is None else LoopAnswer(self, on_cancel, mailbox)
 
     def free(self) -> None:
@@ -152,7 +177,7 @@ def size_bytes(payload: Any) -> int:
     >>> size_bytes(b"jpeg"), size_bytes("ab"), size_bytes(object())
     (4, 2, 0)
     """
-    if isinstance(payload, (bytes, bytearray, str)):
-        return len(payload)
     nbytes = getattr(payload, "nbytes", None)
+    if nbytes is None:
+        return len(payload) if isinstance(payload, (str, bytes, bytearray)) else 0
     return nbytes if isinstance(nbytes, int) else 0
