@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import math
-import time
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from math import inf
 from threading import Thread
+from time import perf_counter
 from types import TracebackType
 from typing import Any, cast
 
@@ -85,12 +85,12 @@ class Batcher:
         key: Callable[[Any], Hashable] | None = None,
         cost: Callable[[Any], float] | None = None,
         max_rows: int = 32,
-        max_cost: float = math.inf,
+        max_cost: float = inf,
         sizes: tuple[int, ...] = (),
         max_queue: int = 1024,
-        max_queue_bytes: float = math.inf,
+        max_queue_bytes: float = inf,
         ageing_s: float = 1.0,
-        timeout_s: float = math.inf,
+        timeout_s: float = inf,
         isolate: bool = True,
         name: str = "batcher",
     ) -> None:
@@ -242,7 +242,7 @@ class Batcher:
         priority: int,
         mailbox: Mailbox | None = None,
     ) -> Request:
-        arrived_s, limits = time.perf_counter(), self._dispatcher.limits
+        arrived_s, limits = perf_counter(), self._dispatcher.limits
         limit_s = limits.timeout_s if timeout_s is None else timeout_s
         if not limit_s > 0:
             raise SettingError(f"timeout_s is {limit_s}; it must be positive", "Leave it out for no time limit.")
@@ -256,14 +256,14 @@ class Batcher:
         try:
             if plain:
                 for request in requests:
-                    self._intake.make(request)
+                    self._intake.adopt(request)
             self._dispatcher.admit(requests, ready=plain)
         except QueueFull as error:
             self._ledger.refuse(requests, error)
             raise
         try:
             for request in requests:
-                if request.deadline_s != math.inf:
+                if request.deadline_s != inf:
                     self._deadlines.watch(request)
                 if self._stage is not None:
                     self._stage.put(request)
@@ -291,7 +291,7 @@ class Batcher:
 
     def _prepare(self, request: Request) -> None:
         """One item of the preparing stage, with its row in the records."""
-        begun_s = time.perf_counter()
+        begun_s = perf_counter()
         made = self._make_ready(request)
         step = StepRecord(
             step=next(self._steps),
@@ -299,7 +299,7 @@ class Batcher:
             worker=0,
             device="cpu",
             started_s=begun_s,
-            finished_s=time.perf_counter(),
+            finished_s=perf_counter(),
             rows=1,
             cap=1,
             outcome="ok" if made else "failed",

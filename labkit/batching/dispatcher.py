@@ -52,7 +52,7 @@ class Dispatcher:
         self.policy_error = ""
         self._stopped = False
         self._queue = Queue()
-        self._admission = Admission()
+        self._admission = Admission(self._retry_after_s)
         self._lock = Lock()
         self._wake = Condition(self._lock)
         # Workers that sleep, and whether one of them was called and has not looked yet.
@@ -86,7 +86,7 @@ class Dispatcher:
     def admit(self, requests: Sequence[Request], *, ready: bool = False) -> None:
         """Let all of `requests` in or none; raises `EngineClosed`, `QueueFull` or `SettingError`.
 
-        Those that are `ready`, because there is nothing to prepare, wait for a worker at once.
+        Those that are `ready`, because there was nothing to prepare, wait for a worker at once.
         """
         payload_bytes = 0
         for request in requests:
@@ -94,12 +94,14 @@ class Dispatcher:
         with self._lock:
             if not self.open:
                 raise EngineClosed("the batcher is closed", "Submit to an open one.")
-            self._admission.enter(len(requests), payload_bytes, self.limits, self._retry_after_s)
+            self._admission.enter(len(requests), payload_bytes, self.limits)
             # Under the same lock as `close`, so that nobody slips in behind its last look at the ledger.
             self._ledger.open(requests)
             if ready:
                 for request in requests:
-                    self._line_up(request, request.arrived_s)
+                    self._queue.push(request)
+                if self._idle and not self._called:
+                    self._call()
 
     def _retry_after_s(self) -> float:
         bucket = next(self._queue.by_urgency(), None)
@@ -111,14 +113,11 @@ class Dispatcher:
         with self._lock:
             if request.state is DONE:
                 return False
-            self._line_up(request, time.perf_counter())
+            request.ready_s = time.perf_counter()
+            self._queue.push(request)
+            if self._idle and not self._called:
+                self._call()
         return True
-
-    def _line_up(self, request: Request, ready_s: float) -> None:
-        request.ready_s = ready_s
-        self._queue.push(request)
-        if self._idle and not self._called:
-            self._call()
 
     def _call(self) -> None:
         # One is enough: whoever comes looks at all that waits by then.

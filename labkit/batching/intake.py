@@ -65,6 +65,12 @@ class Intake:
             request.cost = self._checked(self._cost(request.row))
         request.payload = None
 
+    def adopt(self, request: Request) -> None:
+        """Let the payload be the row, where all is `plain`; it is ready the moment it arrives."""
+        request.row, request.payload = request.payload, None
+        request.key = default_key(request.row)
+        request.ready_s = request.arrived_s
+
     def _row(self, request: Request, payload: Any) -> Any:
         if self._into is not None:
             return self._at_its_place(request, self._into(payload, partial(self._place, request)))

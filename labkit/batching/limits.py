@@ -71,22 +71,24 @@ class Limits:
 
 
 class Admission:
-    """Counts what waits, and refuses at once what the limits have no room for. Its owner locks it."""
+    """Counts what waits, and refuses at once what the limits have no room for. Its owner locks it.
 
-    def __init__(self) -> None:
+    `retry_after_s` says how long one who is refused should stay away.
+    """
+
+    def __init__(self, retry_after_s: Callable[[], float]) -> None:
+        self._retry_after_s = retry_after_s
         self.rows = 0
         self.payload_bytes = 0
 
-    def enter(self, rows: int, payload_bytes: int, limits: Limits, retry_after_s: Callable[[], float]) -> None:
+    def enter(self, rows: int, payload_bytes: int, limits: Limits) -> None:
         """Let all `rows` of a request in or none; raises `QueueFull`, or `SettingError` if they could never fit."""
         if self.rows + rows > limits.max_queue or self.payload_bytes + payload_bytes > limits.max_queue_bytes:
-            raise self._refusal(rows, payload_bytes, limits, retry_after_s)
+            raise self._refusal(rows, payload_bytes, limits)
         self.rows += rows
         self.payload_bytes += payload_bytes
 
-    def _refusal(
-        self, rows: int, payload_bytes: int, limits: Limits, retry_after_s: Callable[[], float]
-    ) -> QueueFull | SettingError:
+    def _refusal(self, rows: int, payload_bytes: int, limits: Limits) -> QueueFull | SettingError:
         if rows > limits.max_queue or payload_bytes > limits.max_queue_bytes:
             return SettingError(
                 f"a request of {rows} rows and {payload_bytes} bytes can never fit a queue of {limits.max_queue} rows "
@@ -97,7 +99,7 @@ class Admission:
         if self.rows + rows <= limits.max_queue:
             problem = f"{self.payload_bytes} bytes wait and {payload_bytes} came"
             problem += f"; max_queue_bytes is {limits.max_queue_bytes:g}"
-        after_s = retry_after_s()
+        after_s = self._retry_after_s()
         return QueueFull(problem, f"Try again in {after_s * 1000:.0f} ms.", after_s)
 
     def leave(self, rows: int, payload_bytes: int) -> None:

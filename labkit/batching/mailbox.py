@@ -30,29 +30,40 @@ class Mailbox:
             return
         self._letters.append((answer, output, error))
         if not self._called:
-            self._called = True
-            try:
-                self.loop.call_soon_threadsafe(self._empty)
-            except RuntimeError:
-                # The loop was closed just now, and with it all who waited in it.
-                self._letters.clear()
+            self._call()
+
+    def _call(self) -> None:
+        self._called = True
+        try:
+            self.loop.call_soon_threadsafe(self._empty)
+        except RuntimeError:
+            # The loop was closed just now, and with it all who waited in it.
+            self._letters.clear()
 
     def _empty(self) -> None:
         # First the flag, then the letters: one that is left behind by this turn calls for the next.
-        self._called = False
-        while self._letters:
-            answer, output, error = self._letters.popleft()
-            answer.settle(output, error)
+        self._called, letters = False, self._letters
+        while letters:
+            answer, output, error = letters.popleft()
+            if answer.done():
+                # The one who waited has gone.
+                continue
+            if error is None:
+                answer.set_result(output)
+            else:
+                answer.fail(error)
 
 
 class LoopAnswer(asyncio.Future[Any]):
     """What `await batcher(payload)` waits for. Cancelling it, or its task, withdraws the request.
 
-    All but the first two methods belong to the loop's thread, as in any asyncio future.
+    `fail` and `cancel` belong to the loop's thread, as all of an asyncio future does; the others to the worker's.
     """
 
+    __slots__ = ("_mailbox", "_on_cancel", "_request")
+
     def __init__(self, request: Request, on_cancel: Callable[[Request], None], mailbox: Mailbox) -> None:
-        super().__init__(loop=mailbox.loop)
+        asyncio.Future.__init__(self, loop=mailbox.loop)
         self._request: Request | None = request
         self._on_cancel = on_cancel
         self._mailbox = mailbox
@@ -74,16 +85,9 @@ class LoopAnswer(asyncio.Future[Any]):
         self._request = None
         self._mailbox.put(self, output, error)
 
-    def settle(self, output: Any, error: Exception | None) -> None:
-        """Become done, unless the one who waited has gone."""
-        if self.done():
-            return
-        if error is None:
-            self.set_result(output)
-        else:
-            # A coroutine cannot raise StopIteration and a future refuses it; the letters behind it must still be read.
-            stop = isinstance(error, StopIteration)
-            self.set_exception(RuntimeError(f"the answer was {error!r}") if stop else error)
+    def fail(self, error: Exception) -> None:
+        """Become done with `error`; for a coroutine cannot raise StopIteration, that one is wrapped."""
+        self.set_exception(RuntimeError(f"the answer was {error!r}") if isinstance(error, StopIteration) else error)
 
     def cancel(self, msg: Any = None) -> bool:
         """Withdraw the request; its answer, should it run already, is dropped."""

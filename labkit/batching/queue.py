@@ -10,11 +10,11 @@ The queue is not locked; its owner does that.
 
 from __future__ import annotations
 
-import math
 from collections import deque
 from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush, merge
+from math import inf
 
 from labkit.batching.request import DONE, QUEUED, RUNNING, Request, State
 
@@ -31,10 +31,10 @@ class _Lane:
     def __init__(self) -> None:
         self.entries: deque[Request] = deque()
 
-    def push(self, request: Request) -> None:
+    def insert(self, request: Request) -> None:
+        """Put in a straggler, who has overtaken or was overtaken on the way here; seldom by many."""
         entries, place = self.entries, len(self.entries)
-        # Requests come nearly in order: what was prepared quickly stands a few places too far back.
-        while place and entries[place - 1].arrived_s >= request.arrived_s and _later(entries[place - 1], request):
+        while place and _arrival(entries[place - 1]) > _arrival(request):
             place -= 1
         entries.insert(place, request)
 
@@ -76,9 +76,9 @@ Taken = tuple[list[Request], list[Request]]
 class Times:
     """How deadlines are judged: before `hopeless_s` none can be met, before `doubtful_s` probably not in this batch."""
 
-    now_s: float = -math.inf
-    hopeless_s: float = -math.inf
-    doubtful_s: float = -math.inf
+    now_s: float = -inf
+    hopeless_s: float = -inf
+    doubtful_s: float = -inf
 
 
 class Bucket:
@@ -98,8 +98,12 @@ class Bucket:
         lane = self._levels.get(request.priority)
         if lane is None:
             lane = self._levels[request.priority] = _Lane()
-        lane.push(request)
-        if request.deadline_s != math.inf:
+        # Nearly all come in order of arrival.
+        if not lane.entries or lane.entries[-1].arrived_s < request.arrived_s:
+            lane.entries.append(request)
+        else:
+            lane.insert(request)
+        if request.deadline_s != inf:
             self._deadlines.push(request)
         self.rows += 1
         self.cost += request.cost
@@ -131,12 +135,12 @@ class Bucket:
     def oldest_s(self) -> float:
         """Arrival time of the request that has waited longest, of any priority."""
         heads = (lane.head() for lane in self._levels.values())
-        return min((head.arrived_s for head in heads if head), default=math.inf)
+        return min((head.arrived_s for head in heads if head), default=inf)
 
     def deadline_s(self) -> float:
         """The earliest deadline of all that wait."""
         head = self._deadlines.head()
-        return head.deadline_s if head else math.inf
+        return head.deadline_s if head else inf
 
     def take(self, rows: int, max_cost: float, times: Times) -> Taken:
         """Take up to `rows` requests in order of rank, within `max_cost`; return them and those to be given up.
@@ -227,7 +231,7 @@ class Queue:
             bucket.drop([request], DONE)
             self._settle(bucket, 1)
 
-    def take(self, bucket: Bucket, rows: int, max_cost: float = math.inf, times: Times | None = None) -> Taken:
+    def take(self, bucket: Bucket, rows: int, max_cost: float = inf, times: Times | None = None) -> Taken:
         """See `Bucket.take`; without `times` every request has a good chance."""
         before = bucket.rows
         taken = bucket.take(rows, max_cost, times or Times())
@@ -253,5 +257,5 @@ def _order(request: Request) -> tuple[float, int]:
     return request.rank_s, request.number
 
 
-def _later(one: Request, other: Request) -> bool:
-    return (one.arrived_s, one.number) > (other.arrived_s, other.number)
+def _arrival(request: Request) -> tuple[float, int]:
+    return request.arrived_s, request.number

@@ -50,7 +50,7 @@ def test_a_batch_is_padded_to_the_smallest_size_that_carries_it(sizes, max_rows,
 )
 def test_the_bounds_on_requests_and_bytes_are_never_passed_and_never_drift(max_queue, max_bytes, history):
     limits = Limits(max_rows=1, max_queue=max_queue, max_queue_bytes=max_bytes)
-    admission, inside = Admission(), []
+    admission, inside = Admission(lambda: 0.5), []
     for step in history:
         if isinstance(step, int):
             if inside:
@@ -59,13 +59,13 @@ def test_the_bounds_on_requests_and_bytes_are_never_passed_and_never_drift(max_q
             held = sum(inside)
             if len(step) > max_queue or sum(step) > max_bytes:
                 with pytest.raises(SettingError, match="never fit"):
-                    admission.enter(len(step), sum(step), limits, lambda: 0.5)
+                    admission.enter(len(step), sum(step), limits)
             elif len(inside) + len(step) > max_queue or held + sum(step) > max_bytes:
                 with pytest.raises(QueueFull, match="500 ms") as told:
-                    admission.enter(len(step), sum(step), limits, lambda: 0.5)
+                    admission.enter(len(step), sum(step), limits)
                 assert told.value.retry_after_s == 0.5
             else:
-                admission.enter(len(step), sum(step), limits, lambda: 0.5)
+                admission.enter(len(step), sum(step), limits)
                 inside += step
         assert admission.rows == len(inside) <= max_queue
         assert admission.payload_bytes == sum(inside) <= max_bytes
