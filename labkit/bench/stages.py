@@ -214,8 +214,9 @@ def _notes(plan: StagePlan) -> tuple[str, ...]:
     models = "; ".join(map(_described, plan.models))
     return (
         f"Stages: {models}; cut into equal counts for everybody; {cores} cores: {shares}; the model in one piece has "
-        "the same cores. Balancing is off, so that the cuts stay alike. What labkit's controller takes of the stages' "
-        "cores is much the same for every microbatch, so it weighs less where a stage takes longer.",
+        "the same cores, and all keep freed memory. Balancing is off, so that the cuts stay alike. What labkit's "
+        "controller takes of the stages' cores is much the same for every microbatch, so it weighs less where a stage "
+        "takes longer.",
         f"torch.distributed.pipelining: forward only, gloo, {plan.step_microbatches} microbatches per step, "
         "steps back to back, the first not counted. labkit: requests of one microbatch, several in flight, answers "
         "copied out to the sender; its controller runs on the same cores, and torch has none.",

@@ -6,6 +6,7 @@ Needs torch and numpy alone. Accelerators are found through `torch.accelerator`;
 'cpu'
 """
 
+from labkit.devices.allocator import keep_freed_memory
 from labkit.devices.attached import Device, attached, best, find, synchronize
 from labkit.devices.ceilings import Ceilings, ceilings
 from labkit.devices.folders import cache_dir
@@ -24,6 +25,7 @@ __all__ = [
     "cache_dir",
     "ceilings",
     "find",
+    "keep_freed_memory",
     "lease",
     "memory_free_bytes",
     "release",

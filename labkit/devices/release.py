@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from labkit.devices.allocator import trim_freed_memory
 from labkit.devices.memory import reserved_bytes
 
 __all__ = ["release"]
@@ -31,6 +32,7 @@ def release() -> int:
     before = sum(map(reserved_bytes, devices)) + _cpu_tensor_bytes()
     _forget_last_error()
     gc.collect()
+    trim_freed_memory()
     if devices:
         torch.accelerator.memory.empty_cache()
     return max(0, before - sum(map(reserved_bytes, devices)) - _cpu_tensor_bytes())

@@ -1,8 +1,9 @@
 """What the staging pool saves, and what overlapping preprocessing with the model gives, measured on real photos.
 
-Two questions, one engine, only its set-up differs:
+Three questions, one engine, only its set-up differs:
 
     memory    rows that are written where the batch is read, against rows that are stacked into a new batch
+    freed     memory that the process keeps between layers, against memory that goes back to the system
     overlap   preprocessing in threads of its own beside the model, against one after the other
 """
 
@@ -17,6 +18,7 @@ import torch
 
 from labkit.batching import Batcher
 from labkit.errors import require
+from labkit.labs.freed_memory import measure
 from labkit.labs.note import Note
 from labkit.labs.point import Point
 from labkit.labs.subject import Subject, subject
@@ -43,19 +45,25 @@ class OverlapSettings:
         require(self.threads >= 1, f"threads is {self.threads}; it must be at least 1", "Give a count.")
         require(self.seconds > 0, f"seconds is {self.seconds}; it must be positive", "Give seconds per case.")
 
+    @property
+    def caps(self) -> tuple[int, ...]:
+        """The batches that are compared: of one, half and full."""
+        return tuple(sorted({1, max(1, self.cap // 2), self.cap}))
+
 
 def run(settings: OverlapSettings, stop: Event) -> Iterator[Point | Note]:
-    """Yield copied MB per request and collating time over the cap, then rate and overlap over preparing threads."""
+    """Yield copied MB, collating time and time per row over the cap, then rate and overlap over preparing threads."""
     yield Note(f"Loading {settings.model}")
     subj = subject(settings.model, settings.device)
     yield from _memory(subj, settings, stop)
+    if subj.device_id == "cpu":
+        yield from _freed(settings, stop)
     yield from _overlap(subj, settings, stop)
 
 
 def _memory(subj: Subject, settings: OverlapSettings, stop: Event) -> Iterator[Point | Note]:
     # There and back, so that a machine that slows down slows both.
-    caps = sorted({1, max(1, settings.cap // 2), settings.cap})
-    order = [(cap, name) for cap in caps for name in _MEMORY]
+    order = [(cap, name) for cap in settings.caps for name in _MEMORY]
     for cap, name in order:
         if stop.is_set():
             return
@@ -68,6 +76,15 @@ def _memory(subj: Subject, settings: OverlapSettings, stop: Event) -> Iterator[P
             f"{name}, batches of up to {cap}: {metrics.copied_bytes_per_request / 1e6:.2f} MB copied per request, "
             f"{collate_ms:.2f} ms to put a batch together, pool at most {peak_mb:.1f} MB"
         )
+
+
+def _freed(settings: OverlapSettings, stop: Event) -> Iterator[Point | Note]:
+    yield Note("Measuring the model in a process of its own, with freed memory given back and kept")
+    for runs in measure(settings.model, settings.caps, settings.seconds / 2, stop):
+        yield Point(f"memory {runs.case}", runs.rows, runs.batch_ms / runs.rows)
+        yield Point(f"faults, memory {runs.case}", runs.rows, runs.faults)
+        told = f"{runs.batch_ms:.1f} ms and {runs.faults:.0f} page faults"
+        yield Note(f"freed memory {runs.case}, batches of {runs.rows}: {told}")
 
 
 def _overlap(subj: Subject, settings: OverlapSettings, stop: Event) -> Iterator[Point | Note]:
@@ -115,7 +132,12 @@ def _driven(
     """Metrics, mean ms to put a batch together, and the pool's high-water mark in MB."""
     with engine:
         run = drive_closed(
-            engine, subj.workload, concurrency=3 * cap, duration_s=settings.seconds, warmup_s=_WARMUP_S, stop=stop
+            engine,
+            subj.workload,
+            concurrency=3 * cap,
+            duration_s=settings.seconds,
+            warmup_s=min(_WARMUP_S, settings.seconds),
+            stop=stop,
         )
         pool = engine.snapshot().pool
     steps = [step for step in run.steps if step.stage == "compute"]

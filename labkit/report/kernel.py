@@ -22,6 +22,7 @@ from nbformat import NotebookNode
 from papermill.clientwrap import PapermillNotebookClient  # type: ignore[import-untyped]
 from papermill.engines import NBClientEngine, papermill_engines  # type: ignore[import-untyped]
 
+from labkit.devices.allocator import ALLOCATOR_VARIABLES
 from labkit.errors import require
 from labkit.report.progress import Progress
 
@@ -97,7 +98,7 @@ class _Engine(NBClientEngine):  # type: ignore[misc]
         )
         # A dying interpreter says why (a segmentation fault, say) on its standard error, which no message carries.
         executed: NotebookNode = client.execute(
-            cwd=str(run.folder), env={**os.environ, **run.variables}, stderr=run.log
+            cwd=str(run.folder), env={**ALLOCATOR_VARIABLES, **os.environ, **run.variables}, stderr=run.log
         )
         return executed
 

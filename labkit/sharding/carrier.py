@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 import torch
 
+from labkit.devices import keep_freed_memory
 from labkit.errors import UnknownName
 from labkit.sharding.cluster import Cluster
 from labkit.sharding.hand import Store
@@ -83,6 +84,7 @@ class Threads:
     weights = -1
 
     def __init__(self, layers: Sequence[Any], dtypes: Sequence[torch.dtype | None]) -> None:
+        keep_freed_memory()
         self.store = Cabinet(layers, dtypes)
         self.refs = self.store.refs
 

@@ -22,6 +22,7 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import Any, NamedTuple, cast
 
+from labkit.devices import keep_freed_memory
 from labkit.sharding.depot import Depot, Source
 from labkit.sharding.exchange import Exchange
 from labkit.sharding.job import Failed, Job, Tune
@@ -51,6 +52,7 @@ class Host:
         self._listens = listens
         # A wire that fails is cut and replaced; NCCL's watchdog would end the process instead.
         os.environ.update(TORCH_NCCL_ASYNC_ERROR_HANDLING="0", TORCH_NCCL_ENABLE_MONITORING="0")
+        keep_freed_memory()
         self._exchange = Exchange(self._address)
         self._depot = Depot(Pieces(size_bytes, pieces), self._exchange)
         self._line = _Line()

@@ -15,6 +15,7 @@ from weakref import WeakValueDictionary
 
 import torch
 
+from labkit.devices import keep_freed_memory
 from labkit.sharding.job import Attach, LayerRef, Load
 from labkit.sharding.lane import Lane
 from labkit.sharding.segment import Segment
@@ -77,6 +78,7 @@ def main(connection: Connection[Any, Any]) -> None:
     _die_with_controller()
     # What is loaded stays. Looking through it for garbage would stop a job for a tenth of a second, now and then.
     gc.freeze()
+    keep_freed_memory()
     serving = Serving(connection, Mapped(), owns_process=True)
     Thread(target=serving.beat, name="labkit-beat", daemon=True).start()
     serving.run()

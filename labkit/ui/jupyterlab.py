@@ -19,6 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from labkit.devices import cache_dir
+from labkit.devices.allocator import ALLOCATOR_VARIABLES
 from labkit.errors import require
 
 __all__ = ["environment", "settings_folder", "start"]
@@ -82,7 +83,7 @@ def environment() -> dict[str, str]:
         "JUPYTERLAB_SETTINGS_DIR": str(home / "user-settings"),
         "JUPYTERLAB_WORKSPACES_DIR": str(home / "workspaces"),
     }
-    return {**os.environ, **ours}
+    return {**ALLOCATOR_VARIABLES, **os.environ, **ours}
 
 
 def settings_folder() -> Path:

@@ -5,6 +5,7 @@ import pytest
 from labkit.errors import SettingError
 from labkit.labs import Note, Point, batching_overlap
 from labkit.labs.batching_overlap import OverlapSettings, run
+from labkit.labs.freed_memory import Runs
 from labkit.labs.subject import Subject
 
 
@@ -13,6 +14,7 @@ def items(tiny: Subject) -> list[Point | Note]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(batching_overlap, "subject", lambda model, device: tiny)
         patch.setattr(batching_overlap, "_WARMUP_S", 0.1)
+        patch.setattr(batching_overlap, "measure", lambda model, sizes, seconds, stop: [Runs("kept", 4, 20.0, 3.0)])
         return list(run(OverlapSettings(cap=4, threads=2, seconds=1.0), Event()))
 
 
@@ -21,6 +23,12 @@ def test_staged_rows_are_copied_less_than_stacked_ones(items: list[Point | Note]
     for cap in (1, 2, 4):
         assert points["copied, staged", cap] < points["copied, stacked", cap]
     assert points["copied, staged", 1] == 0.0  # a batch of one is always a view
+
+
+def test_the_model_with_freed_memory_kept_is_told_per_row(items: list[Point | Note]) -> None:
+    points = {(item.series, item.x): item.y for item in items if isinstance(item, Point)}
+    assert points["memory kept", 4] == 5.0
+    assert points["faults, memory kept", 4] == 3.0
 
 
 def test_the_second_half_compares_preparing_threads_with_none(items: list[Point | Note]) -> None:

@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from labkit.devices import keep_freed_memory
+
 from .mlp import Mlp
 from .protocol import serve
 
@@ -25,6 +27,7 @@ class BareStage:
     def load(self, model: dict[str, int], first: int, last: int, threads: int) -> dict[str, Any]:
         """Make blocks `first` to `last - 1`, and the input that they would get; answer with the output's mean size."""
         torch.set_num_threads(threads)
+        keep_freed_memory()
         mlp = Mlp(**model)
         layers = mlp.layers()
         self.given = nn.Sequential(*layers[:first])(mlp.microbatch())

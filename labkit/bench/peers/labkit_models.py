@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from labkit.batching import Batcher
+from labkit.devices import keep_freed_memory
 from labkit.measure import Run, drive_closed, drive_open
 from labkit.models import load
 from labkit.records import StepRecord
@@ -62,6 +63,8 @@ class _Bench:
     def load(self, name: str, threads: int, prepare_threads: int) -> dict[str, Any]:
         """Load the model and its workload; the model may use `threads` threads, here and bare."""
         torch.set_num_threads(threads)
+        # The batcher does so; from the start, the bare model has it too.
+        keep_freed_memory()
         self.model = load(name)
         self.workload = WORKLOADS[name]()
         self.prepare_threads = prepare_threads

@@ -13,6 +13,8 @@ from torch import nn
 from torch.distributed.pipelining import PipelineStage
 from torch.distributed.pipelining.schedules import _ScheduleForwardOnly
 
+from labkit.devices import keep_freed_memory
+
 from .hop_gloo import join_group
 from .mlp import Mlp
 from .protocol import serve
@@ -31,6 +33,7 @@ class TorchRank:
     ) -> dict[str, Any]:
         """Join the group that meets in the file `store`, and run one step; answer with the last output's mean size."""
         torch.set_num_threads(threads)
+        keep_freed_memory()
         ranks = len(boundaries) - 1
         join_group(store, rank, ranks)
         mlp = Mlp(**model)
