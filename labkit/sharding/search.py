@@ -5,7 +5,7 @@
 
 `join` is max for the longest stage (the chains-on-chains problem of Bokhari, 1988, with links), + for the latency. The
 inner minimum stops early: a stage only grows when it begins earlier, so once it alone is no better than the best, or
-breaks a cap, nothing before it can help. On 1,000 layers and 72 devices that leaves a few milliseconds.
+breaks a cap, nothing before it can help. `labkit bench sharding` times what that leaves of 1,000 layers and 72 devices.
 """
 
 from __future__ import annotations
