@@ -242,13 +242,16 @@ class Dispatcher:
         )
 
     def _take(self, bucket: Bucket, rows: int, now_s: float) -> Turn:
-        service = self.learned.of(bucket.key).service
-        size = self.limits.size_for(min(rows, bucket.rows))
-        times = Times(now_s, now_s + service.low_s(1), now_s + service.expected_s(size))
+        times = self._times(bucket, rows, now_s) if bucket.deadline_s() < math.inf else None
         taken, hopeless = self._queue.take(bucket, rows, self.limits.max_cost, times)
         gone = taken + hopeless
         self._admission.leave(len(gone), sum([request.payload_bytes for request in gone]))
         return Turn(self._begun(taken, now_s), hopeless)
+
+    def _times(self, bucket: Bucket, rows: int, now_s: float) -> Times:
+        service = self.learned.of(bucket.key).service
+        size = self.limits.size_for(min(rows, bucket.rows))
+        return Times(now_s, now_s + service.low_s(1), now_s + service.expected_s(size))
 
     def _begun(self, requests: list[Request], now_s: float) -> list[Request]:
         """Those of `requests` that nobody has cancelled. From here on `cancel` answers False."""

@@ -11,7 +11,7 @@ The queue is not locked; its owner does that.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush, merge
 from math import inf
@@ -108,15 +108,13 @@ class Bucket:
         self.rows += 1
         self.cost += request.cost
 
-    def drop(self, requests: Iterable[Request], state: State) -> None:
+    def drop(self, requests: Sequence[Request], state: State) -> None:
         """Take requests out of the order, wherever they stand, into `state`."""
         for request in requests:
             request.state = state
-            self.rows -= 1
-            self.cost -= request.cost
-            self._gone += 1
-        if not self.rows:
-            self.cost = 0.0
+        self.rows -= len(requests)
+        self.cost = self.cost - sum([request.cost for request in requests]) if self.rows else 0.0
+        self._gone += len(requests)
         if self._gone > _SWEEP_AT + self.rows:
             self._sweep()
 
@@ -157,10 +155,10 @@ class Bucket:
         self.drop(given_up, RUNNING)
         return taken, given_up
 
-    def _in_order(self) -> Iterator[Request]:
+    def _in_order(self) -> Iterable[Request]:
+        """All entries by rank, among them some that no longer wait."""
         lanes = [lane.entries for lane in self._levels.values()]
-        ordered = lanes[0] if len(lanes) == 1 else merge(*lanes, key=_order)
-        return (request for request in ordered if request.state is QUEUED)
+        return lanes[0] if len(lanes) == 1 else merge(*lanes, key=_order)
 
 
 class _Chances:
@@ -172,20 +170,22 @@ class _Chances:
         self._doubtful: list[Request] = []
         self._hopeless: list[Request] = []
 
-    def sort(self, waiting: Iterable[Request]) -> None:
-        """Sort them in until there are `rows` with a good chance, or the next of these exceeds the budget."""
-        hopeless_s, doubtful_s = self._times.hopeless_s, self._times.doubtful_s
-        for request in waiting:
+    def sort(self, entries: Iterable[Request]) -> None:
+        """Sort in those who wait until `rows` have a good chance, or the next of these exceeds the budget."""
+        good, hopeless_s, doubtful_s = self._good, self._times.hopeless_s, self._times.doubtful_s
+        for request in entries:
+            if request.state is not QUEUED:
+                continue
             if request.deadline_s < hopeless_s:
                 self._hopeless.append(request)
             elif request.deadline_s < doubtful_s:
                 self._doubtful.append(request)
-            elif request.cost > self._budget and self._good:
+            elif request.cost > self._budget and good:
                 return
             else:
-                self._good.append(request)
+                good.append(request)
                 self._budget -= request.cost
-                if len(self._good) == self._rows:
+                if len(good) == self._rows:
                     return
 
     def decide(self) -> Taken:

@@ -84,7 +84,7 @@ def keep(output: Any, batch: Any) -> Any:
         return {name: keep(value, batch) for name, value in output.items()}
     # Numbers and text are nobody's memory; in a list of them, no row needs a look of its own.
     if isinstance(output, list) and _PLAIN.issuperset(map(type, output)):
-        return output
+        return list(output)
     if isinstance(output, (tuple, list)):
         parts = [keep(part, batch) for part in output]
         return tuple(parts) if isinstance(output, tuple) else parts
