@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Origin", "keep", "kept", "origin"]
 
-FORMAT = 1  # raise it when the meaning of a stored number changes
+FORMAT = 2  # raise it when the meaning of a stored number changes
+_CALM_SHARE = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +60,12 @@ def kept(grounds: Sequence[str], device_ids: Sequence[str], kind: type[Profile])
 
 
 def keep(grounds: Sequence[str], device_ids: Sequence[str], fresh: Profile) -> Profile:
-    """Write it down if the folder allows it, and return it; a reader never sees half a file."""
+    """Write it down if the folder allows it, and return it; a reader never sees half a file.
+
+    What was measured while others had the cores serves now, but is not kept for later.
+    """
     file = _file(grounds, device_ids)
-    if file is None:
+    if file is None or fresh.origin.others_share > _CALM_SHARE:
         return fresh
     draft = file.with_suffix(f".{os.getpid()}.tmp")
     try:

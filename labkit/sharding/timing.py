@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from labkit.devices import memory_free_bytes, synchronize
+from labkit.devices import keep_freed_memory, memory_free_bytes, synchronize
 from labkit.sharding.chain import Chain
 from labkit.sharding.nested import map_leaves
 
@@ -26,6 +26,7 @@ def layer_times(
     Each pass runs the layers in their order, so that a layer finds the caches as it will find them later, and the
     passes of the different numbers of rows take turns. A chain that does not fit on the device goes there in parts.
     """
+    keep_freed_memory()  # as in the workers
     values = {rows: _moved(value, device) for rows, value in inputs.items()}
     taken: dict[int, list[float]] = {rows: [] for rows in inputs}
     for first, last in _parts(chain, device):

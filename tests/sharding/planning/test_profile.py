@@ -19,6 +19,12 @@ from labkit.sharding.profile import profile
 module = import_module("labkit.sharding.profile")
 
 
+@pytest.fixture(autouse=True)
+def calm(monkeypatch):
+    """Whatever else this machine does now, what is measured here is kept."""
+    monkeypatch.setattr(module.Busy, "others_share", lambda self: 0.0)
+
+
 def chain():
     model = nn.Sequential(nn.Linear(8, 32), nn.ReLU(inplace=True), nn.Linear(32, 8), nn.Linear(8, 32))
     model[3].weight = model[0].weight
@@ -65,6 +71,12 @@ def test_another_model_or_type_is_measured_anew(monkeypatch):
         measured(dtype=torch.bfloat16)
     with pytest.raises(TypeError):
         profile(Chain.of(nn.Sequential(nn.Linear(8, 9))), torch.randn(2, 8), batch_sizes=(1, 4), repeats=2)
+
+
+def test_what_was_measured_beside_others_serves_once(monkeypatch):
+    monkeypatch.setattr(module.Busy, "others_share", lambda self: 0.5)
+    assert measured().origin.others_share == 0.5
+    assert not list((cache_dir() / "profiles").glob("*.json"))
 
 
 def test_a_damaged_file_is_measured_anew():
