@@ -15,7 +15,7 @@ from threading import Event
 
 import torch
 
-from labkit.devices import synchronize
+from labkit.devices import keep_freed_memory, synchronize
 from labkit.errors import require
 from labkit.labs.note import Note
 from labkit.labs.point import Point
@@ -87,6 +87,8 @@ def sizes_up_to(cap: int) -> list[int]:
 
 def measure(subj: Subject, sizes: list[int], rounds: int, stop: Event) -> Iterator[dict[int, float]]:
     """Time one batch of each size per round, after one run of each that does not count; yields ms by size."""
+    if subj.device_id == "cpu":
+        keep_freed_memory()  # as the batcher does
     batches = {size: subj.batch(size) for size in sizes}
     for batch in batches.values():
         if stop.is_set():
