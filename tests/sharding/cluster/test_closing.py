@@ -46,6 +46,6 @@ def test_closing_leaves_nothing_also_of_workers_that_are_stopped(hosts, pipeline
     with pytest.raises(EngineClosed):
         pipeline.submit(torch.ones(1))
     assert all(remote.connection.closed and remote._line.closed for remote in remotes)
-    # Ray's daemon gives a stopped process five seconds.
+    # Ray's daemon gives a stopped process a moment.
     assert until(lambda: all(gone(pid) for pid in workers), WAIT_S)
     assert until(lambda: (groups(hosts), threads()) == before, WAIT_S)
