@@ -89,7 +89,8 @@ class Threads:
         self.refs = self.store.refs
 
     def on_drop(self, tell: Callable[[int], None]) -> None:
-        """See `Carrier`; here no slot is ever mapped."""
+        """See `Carrier`."""
+        self.store.on_drop = tell
 
     def start(self, name: str) -> Remote:
         """See `Carrier`."""

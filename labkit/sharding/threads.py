@@ -38,6 +38,7 @@ class Cabinet:
         self._numbers = count()
         self._values: dict[int, Any] = {}
         self._tensors: dict[tuple[int, str, torch.dtype], torch.Tensor] = {}
+        self.on_drop: Callable[[int], None] = lambda number: None
         self.refs = tuple(LayerRef(number, 0, 0, 0, dtypes[number]) for number in range(len(layers)))
 
     @property
@@ -62,8 +63,9 @@ class Cabinet:
         return map_leaves(kept, self._values[slot])
 
     def free(self, slot: int) -> None:
-        """Forget the value in `slot`."""
+        """Forget the value in `slot`; the slot no longer exists."""
         del self._values[slot]
+        self.on_drop(slot)
 
     def close(self) -> None:
         """Forget everything."""

@@ -143,3 +143,11 @@ def test_a_script_that_just_ends_leaves_nothing_and_needs_no_main_guard(tmp_path
 
 def alive(process):
     return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+
+
+def test_a_worker_that_serves_for_long_remembers_no_slots_of_the_past(pipeline_of):
+    pipeline = pipeline_of([stages.plus_one] * 2, carrier="thread", microbatch_rows=1)
+    for _ in range(20):
+        pipeline.submit(torch.ones(4, 1)).result(30)
+    known = [len(hand._known) + len(hand._dropped) for hand in pipeline._crew.hands]
+    assert max(known) < 20
