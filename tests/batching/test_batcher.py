@@ -180,6 +180,17 @@ class TestSubmitMany:
         assert [3, 4] not in gate.batches or batcher.snapshot().cancelled == 2
 
 
+def test_what_comes_at_once_is_shared_by_all_who_are_free(gate, until):
+    """One worker is called; it must call the next when it leaves something."""
+    with Batcher(gate, max_rows=1, instances=3) as batcher:
+        until(lambda: batcher._dispatcher._idle == 3)
+        many = batcher.submit_many(range(3))
+        for _ in range(3):
+            gate.wait_begun()
+        gate.open()
+        assert many.result(20) == [0, 1, 2]
+
+
 class TestConfigure:
     def test_policy_and_cap_change_while_requests_wait(self, gate):
         with Batcher(gate, policy=FixedSize(4, max_wait_ms=50_000), max_rows=4) as batcher:

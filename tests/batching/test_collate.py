@@ -125,3 +125,10 @@ def test_an_output_of_its_own_is_not_copied():
     batch, own, array = torch.zeros(3, 2), torch.ones(3, 2), np.ones((3, 2))
     assert keep(own, batch) is own
     assert keep(array, batch) is array
+
+
+def test_a_list_of_numbers_that_the_model_keeps_is_not_handed_out():
+    mine = [[1, 2], [3, 4]]
+    kept = keep(mine, None)
+    mine[0][0] = mine[1] = 99
+    assert kept == [[1, 2], [3, 4]]
