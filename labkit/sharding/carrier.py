@@ -57,6 +57,7 @@ class Processes:
     """Worker processes; values in shared-memory slots, layers in one shared segment."""
 
     def __init__(self, layers: Sequence[Any], dtypes: Sequence[torch.dtype | None]) -> None:
+        keep_freed_memory()
         self.store = Ring()
         self._packed = Weights(layers, dtypes, self.store.new_segment)
         self.refs = self._packed.refs
