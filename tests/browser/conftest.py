@@ -69,11 +69,12 @@ class LabPage:
         self.page.reload()
         self.wait_idle()
 
-    def use_theme(self, name: str) -> None:
-        """Switch to the theme called `name`."""
+    def use_theme(self, name: str, *, to_look_at: bool = False) -> None:
+        """Switch to the theme called `name`; charts paint themselves in its colours for the next second."""
         self.command("apputils:change-theme", theme=name)
         self.page.wait_for_selector(f'body[data-jp-theme-name="{name}"]', state="attached")
-        self.page.wait_for_timeout(1500)
+        if to_look_at:
+            self.page.wait_for_timeout(1200)
 
     @property
     def chart(self) -> Locator:

@@ -24,7 +24,7 @@ def test_plotly_4027_a_figure_fills_the_width_of_its_output_at_first_paint(lab_p
     output = lab.page.locator(".jp-OutputArea-output").first
     assert plot.bounding_box()["width"] >= 0.9 * output.bounding_box()["width"]
     lab.page.locator(".jp-OutputArea").first.screenshot(path=screenshots / "figure_light.png")
-    lab.use_theme("JupyterLab Dark")
+    lab.use_theme("JupyterLab Dark", to_look_at=True)
     lab.page.locator("summary", has_text="Data as a table").click()
     lab.page.locator(".jp-OutputArea").first.screenshot(path=screenshots / "figure_dark.png")
     lab.use_theme("JupyterLab Light")

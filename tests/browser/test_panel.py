@@ -24,11 +24,10 @@ def test_a_panel_runs_follows_its_controls_stops_and_is_restored_after_a_reload(
         "() => /p99 is 2\\d\\d|p99 is 3\\d\\d/.test(document.querySelector('.labkit-picture').ariaLabel)"
     )
     assert "p99 is" in before
-    page.wait_for_timeout(2500)
     page.get_by_text("Data as a table").first.click()
     page.locator(".labkit-plot").first.hover(position={"x": 200, "y": 100})
     page.locator(".labkit-panel").screenshot(path=screenshots / "panel_light.png")
-    lab.use_theme("JupyterLab Dark")
+    lab.use_theme("JupyterLab Dark", to_look_at=True)
     page.locator(".labkit-panel").screenshot(path=screenshots / "panel_dark.png")
     lab.use_theme("JupyterLab Light")
 

@@ -6,32 +6,12 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-import nbformat
 import pytest
-from papermill.iorw import load_notebook_node
-from papermill.parameterize import parameterize_notebook
-
-from labkit.report.parameters import declared
 
 HERE = Path(__file__).parent
 FOLDER = HERE.parents[1] / "notebooks"
 
 Nbval = Callable[..., subprocess.CompletedProcess[str]]
-
-
-# What "seconds" may be at the least: a study needs ten.
-LEAST_SECONDS = {"9": 10.0}
-
-
-def _shortened(path: Path, folder: Path) -> Path:
-    """A copy of the notebook that takes less time, where a parameter says how long it takes."""
-    notebook = nbformat.read(path, as_version=4)
-    if "seconds" in declared(notebook):
-        least = LEAST_SECONDS.get(path.stem[0], 1.0)
-        notebook = parameterize_notebook(load_notebook_node(str(path)), {"seconds": least})
-    copy = folder / path.name
-    nbformat.write(notebook, copy)
-    return copy
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -43,11 +23,6 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 @pytest.fixture(scope="session")
 def notebooks_folder() -> Path:
     return FOLDER
-
-
-@pytest.fixture
-def shortened() -> Callable[[Path, Path], Path]:
-    return _shortened
 
 
 @pytest.fixture(scope="session")

@@ -4,6 +4,7 @@ import ast
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import nbformat
 import pytest
@@ -14,8 +15,6 @@ from labkit.report.parameters import declared
 
 Nbval = Callable[..., subprocess.CompletedProcess[str]]
 
-# A report measures for as long as its parameter says; a test need not wait for good statistics.
-SHORT = {"seconds": 10.0}
 FORBIDDEN = {
     "display_id": "an update of a plotly figure by display_id is ignored in JupyterLab",
     "ui_events": "polling loops are dead on ipykernel 7",
@@ -71,10 +70,11 @@ def test_a_notebook_uses_nothing_that_is_known_to_fail(notebook: Path, word: str
 
 @pytest.mark.notebooks
 @pytest.mark.timeout(300)
-def test_a_notebook_runs_as_a_report(notebook: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_notebook_runs_as_a_report(
+    notebook: Path, least: Callable[..., dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("LABKIT_RESULTS", str(tmp_path / "results.sqlite"))
-    short = SHORT if notebook.stem.startswith("9") else {}
-    result = run_report(notebook, short, out=tmp_path, quiet=True)
+    result = run_report(notebook, least(notebook), out=tmp_path, quiet=True)
     assert result.row.status == "ok"
     assert result.notebook.stat().st_size < 300_000
     assert "widgets" not in _read(result.notebook).metadata
@@ -85,10 +85,11 @@ def test_a_notebook_runs_as_a_report(notebook: Path, tmp_path: Path, monkeypatch
 def test_a_notebook_runs_by_nbval(
     notebook: Path,
     nbval: Nbval,
-    shortened: Callable[[Path, Path], Path],
+    shortened: Callable[..., Path],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("LABKIT_RESULTS", str(tmp_path / "results.sqlite"))
-    done = nbval(shortened(notebook, tmp_path))
+    # As a report it ran on the model of its own choice.
+    done = nbval(shortened(notebook, model="minilm"))
     assert done.returncode == 0, done.stdout[-4000:]
