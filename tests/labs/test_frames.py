@@ -32,9 +32,11 @@ def test_what_was_turned_while_an_engine_was_built_is_not_lost() -> None:
 
 
 def test_the_frames_end_when_they_are_stopped() -> None:
-    stop = Event()
+    stop, count = Event(), 0
     for _ in frames.frames(Dials(0), 0, stop):
+        count += 1
         stop.set()
+    assert count == 1
 
 
 def _step(finished_s: float) -> StepRecord:

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 import zipfile
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from io import StringIO
@@ -338,6 +339,12 @@ def start(gate, name):
     )
 
 
+def await_question(process, asked):
+    while not asked.exists():
+        assert process.poll() is None
+        time.sleep(0.01)
+
+
 def line_of(process):
     """The next line that the process says; it blocks until there is one."""
     return process.stderr.readline()
@@ -345,8 +352,7 @@ def line_of(process):
 
 def test_of_two_processes_one_fetches_and_the_other_waits_for_it(tmp_path, cache):
     with start(tmp_path, "first") as first:
-        while not (tmp_path / "asked-first").exists():
-            assert first.poll() is None
+        await_question(first, tmp_path / "asked-first")
         with start(tmp_path, "second") as second:
             assert "another process is fetching it; waiting" in line_of(second)
             assert not (cache / "tiny").exists()  # nobody sees a half-filled folder
@@ -359,8 +365,7 @@ def test_of_two_processes_one_fetches_and_the_other_waits_for_it(tmp_path, cache
 
 def test_when_the_fetching_process_is_killed_the_waiting_one_takes_over(tmp_path, cache):
     with start(tmp_path, "first") as first:
-        while not (tmp_path / "asked-first").exists():
-            assert first.poll() is None
+        await_question(first, tmp_path / "asked-first")
         with start(tmp_path, "second") as second:
             assert "waiting" in line_of(second)
             first.send_signal(signal.SIGKILL)
