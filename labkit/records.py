@@ -2,7 +2,7 @@
 
 All metrics, plots and alerts are computed from these rows and from nothing else. They are named tuples, because engines
 write one on the hot path of every request, where a frozen dataclass costs three times as much. A plain tuple of the
-fields costs a third of that again, so a recorder takes those too and names them when they are read. Times are seconds
+fields costs a fifth of that, so a recorder takes those too and names them when they are read. Times are seconds
 on `time.perf_counter`, the same clock for every thread of the process; a time that never came is `nan`.
 """
 
