@@ -129,12 +129,17 @@ class _Trial:
             yield Point(f"{self.system}: slowest", at_s, 1000 * max(row.latency_s for row in good))
 
     def _settle(self, engine: Engine, begun_s: float, stop: Event) -> Iterator[Point]:
-        """Wait for what is still queued; an unbounded queue takes its time."""
+        """Wait for what is still queued or runs; an unbounded queue takes its time."""
         cursor = engine.records.requests_since(0)[1]
         until_s = time.perf_counter() + self.settings.seconds
-        while engine.snapshot().queued and time.perf_counter() < until_s and not stop.wait(FRAME_S):
+        while _is_busy(engine) and time.perf_counter() < until_s and not stop.wait(FRAME_S):
             rows, cursor = engine.records.requests_since(cursor)
             yield from self._frame(rows, time.perf_counter() - begun_s)
+
+
+def _is_busy(engine: Engine) -> bool:
+    snapshot = engine.snapshot()
+    return snapshot.queued + snapshot.running > 0
 
 
 def _times(settings: FaultSettings, network: FaultyNetwork) -> list[float]:
