@@ -24,9 +24,11 @@ __all__ = ["StagePlan", "run"]
 
 LABKIT = System("labkit", "labkit_pipeline", "own")
 TORCH = installed("torch.distributed.pipelining", "torch_rank", "torch")
+TORCH_KEPT = replace(TORCH, name=f"{TORCH.name}, memory kept")
+TORCHES = (TORCH, TORCH_KEPT)
 UNSHARDED = System("in one piece", "bare_stage", "own")
 BOUND = System("bound", "bare_stage", "own")
-WAYS = (LABKIT, TORCH, UNSHARDED, BOUND)
+WAYS = (LABKIT, TORCH, TORCH_KEPT, UNSHARDED, BOUND)
 TORCH_GOAL = 1.2
 BOUND_GOAL = 0.95
 LINK_TIMES = 40
@@ -102,7 +104,7 @@ def _cut(plan: StagePlan, model: Mapping[str, int], count: int) -> _Cut:
 def _measure(fleet: Fleet, cut: _Cut, link_s: float) -> Part:
     try:
         with tempfile.TemporaryDirectory() as folder:
-            sizes = _open(fleet, cut, Path(folder, "store"))
+            sizes = _open(fleet, cut, Path(folder))
             _agree(cut, sizes)
             one_s = _time_one_s(fleet)
             for number in range(cut.plan.rounds):
@@ -113,7 +115,7 @@ def _measure(fleet: Fleet, cut: _Cut, link_s: float) -> Part:
                         cut.per_s[system].append(rate_per_s)
     finally:
         leave(fleet, [LABKIT])
-        for system in (UNSHARDED, *cut.parts(TORCH), *cut.parts(BOUND)):
+        for system in (UNSHARDED, *(part for whole in (*TORCHES, BOUND) for part in cut.parts(whole))):
             fleet.release(system)
     return Part(tuple(_rows(fleet, cut, link_s)), _checks(cut))
 
@@ -130,17 +132,18 @@ def _open(fleet: Fleet, cut: _Cut, store: Path) -> dict[System, float]:
     sizes = {LABKIT: float(fleet.ask(LABKIT, "open", model=model, boundaries=cuts)["size"])}
     loaded = ask_all(fleet, "load", bare)
     sizes |= {UNSHARDED: loaded[UNSHARDED]["size"], BOUND: loaded[cut.parts(BOUND)[-1]]["size"]}
-    joined = fleet.attempt(TORCH, _join, fleet, cut, store)
-    return sizes if joined is None else sizes | {TORCH: joined}
+    for torch in TORCHES:
+        joined = fleet.attempt(torch, _join, fleet, cut, torch, Path(store, str(TORCHES.index(torch))))
+        if joined is not None:
+            sizes[torch] = joined
+    return sizes
 
 
-def _join(fleet: Fleet, cut: _Cut, store: Path) -> float:
+def _join(fleet: Fleet, cut: _Cut, torch: System, store: Path) -> float:
     common = {"model": dict(cut.model), "boundaries": cut.boundaries, "store": str(store), "threads": cut.threads}
-    ranks = {
-        part: {**common, "rank": rank, "microbatches": cut.plan.step_microbatches}
-        for rank, part in enumerate(cut.parts(TORCH))
-    }
-    return float(ask_all(fleet, "join", ranks)[cut.parts(TORCH)[-1]]["size"])
+    common |= {"microbatches": cut.plan.step_microbatches, "keep_memory": torch == TORCH_KEPT}
+    ranks = {part: {**common, "rank": rank} for rank, part in enumerate(cut.parts(torch))}
+    return float(ask_all(fleet, "join", ranks)[cut.parts(torch)[-1]]["size"])
 
 
 def _agree(cut: _Cut, sizes: Mapping[System, float]) -> None:
@@ -167,9 +170,9 @@ def _rate_per_s(fleet: Fleet, cut: _Cut, system: System, one_s: float, link_s: f
     microbatches = max(8, round(plan.window_s / one_s))
     if system == UNSHARDED:
         return microbatches / float(fleet.ask(UNSHARDED, "run", microbatches=microbatches)["wall_s"])
-    if system == TORCH:
+    if system in TORCHES:
         steps = max(1, round(microbatches / plan.step_microbatches))
-        answers = cut.ask_parts(fleet, TORCH, "run", steps=steps)
+        answers = cut.ask_parts(fleet, system, "run", steps=steps)
         return steps * plan.step_microbatches / float(answers[-1]["wall_s"])
     walls_s = [float(answer["wall_s"]) for answer in cut.ask_parts(fleet, BOUND, "run", microbatches=microbatches)]
     cut.alone_per_s.append([microbatches / wall_s for wall_s in walls_s])
@@ -182,7 +185,7 @@ def _rows(fleet: Fleet, cut: _Cut, link_s: float) -> list[BenchRow]:
         one = spread(rates)
         rows.append(BenchRow(cut.case, str(BOUND), f"stage {stage} by itself", one.value, one.low, one.high, "1/s"))
     rows.append(BenchRow(cut.case, str(BOUND), "one hop through the ring", 1 / link_s, unit="1/s"))
-    for other in (TORCH, UNSHARDED, BOUND):
+    for other in (*TORCHES, UNSHARDED, BOUND):
         if cut.per_s[other]:
             found = side_by_side(cut.per_s[LABKIT], cut.per_s[other])
             rows.append(BenchRow(cut.case, "labkit", f"labkit / {other}", found.value, found.low, found.high, "ratio"))
@@ -214,9 +217,11 @@ def _notes(plan: StagePlan) -> tuple[str, ...]:
     models = "; ".join(map(_described, plan.models))
     return (
         f"Stages: {models}; cut into equal counts for everybody; {cores} cores: {shares}; the model in one piece has "
-        "the same cores, and all keep freed memory. Balancing is off, so that the cuts stay alike. What labkit's "
-        "controller takes of the stages' cores is much the same for every microbatch, so it weighs less where a stage "
-        "takes longer.",
+        "the same cores. Balancing is off, so that the cuts stay alike. What labkit's controller takes of the stages' "
+        "cores is much the same for every microbatch, so it weighs less where a stage takes longer.",
+        "labkit's workers keep freed memory (labkit.devices.keep_freed_memory), and so do the bound and the model in one "
+        "piece. torch runs as it is, and once more with freed memory kept, which tells the pipeline's part of the "
+        "difference from the allocator's.",
         f"torch.distributed.pipelining: forward only, gloo, {plan.step_microbatches} microbatches per step, "
         "steps back to back, the first not counted. labkit: requests of one microbatch, several in flight, answers "
         "copied out to the sender; its controller runs on the same cores, and torch has none.",

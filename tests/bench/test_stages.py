@@ -6,7 +6,7 @@ import pytest
 
 from labkit.bench import stages
 from labkit.bench.result import BenchCheck, Part
-from labkit.bench.stages import BOUND, LABKIT, TORCH, UNSHARDED, StagePlan
+from labkit.bench.stages import BOUND, LABKIT, TORCH, TORCH_KEPT, UNSHARDED, StagePlan
 from labkit.bench.system import System
 from labkit.errors import MeasureError
 from labkit.measure.provenance import usable_cores
@@ -81,6 +81,7 @@ def test_all_are_cut_alike_and_have_as_many_threads(pretended: Any) -> None:
     ranks = [told[f"{TORCH.name}, stage {stage}"] for stage in (0, 1)]
     assert [rank["rank"] for rank in ranks] == [0, 1]
     assert all((rank["boundaries"], rank["threads"]) == ((0, 6, 12), threads) for rank in ranks)
+    assert [told[f"{one.name}, stage 0"]["keep_memory"] for one in (TORCH, TORCH_KEPT)] == [False, True]
     bare = [told[f"bound, stage {stage}"] for stage in (0, 1)]
     assert [(one["first"], one["last"], one["threads"]) for one in bare] == [(0, 6, threads), (6, 12, threads)]
     assert told[UNSHARDED.name]["threads"] == min(usable_cores(), 2 * threads)
@@ -91,8 +92,8 @@ def test_the_order_turns_round(pretended: Any) -> None:
     stages.run(fleet, PLAN)
     order = [system.name for system, do in fleet.asked if do == "run"][2:]  # two times the model in one piece
     firsts = [name for name in order if not name.endswith("stage 1")]
-    torch_0, bound_0 = f"{TORCH.name}, stage 0", f"{BOUND.name}, stage 0"
-    forward = ["labkit", torch_0, UNSHARDED.name, bound_0]
+    torch_0, kept_0, bound_0 = (f"{system.name}, stage 0" for system in (TORCH, TORCH_KEPT, BOUND))
+    forward = ["labkit", torch_0, kept_0, UNSHARDED.name, bound_0]
     assert firsts == [*forward, *forward[::-1]]
 
 

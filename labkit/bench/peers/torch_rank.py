@@ -29,11 +29,19 @@ class TorchRank:
     batch: tuple[torch.Tensor, ...] = ()
 
     def join(
-        self, model: dict[str, int], boundaries: list[int], rank: int, store: str, microbatches: int, threads: int
+        self,
+        model: dict[str, int],
+        boundaries: list[int],
+        rank: int,
+        store: str,
+        microbatches: int,
+        threads: int,
+        keep_memory: bool = False,
     ) -> dict[str, Any]:
         """Join the group that meets in the file `store`, and run one step; answer with the last output's mean size."""
         torch.set_num_threads(threads)
-        keep_freed_memory()
+        if keep_memory:
+            keep_freed_memory()
         ranks = len(boundaries) - 1
         join_group(store, rank, ranks)
         mlp = Mlp(**model)
