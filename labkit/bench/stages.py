@@ -32,6 +32,8 @@ WAYS = (LABKIT, TORCH, TORCH_KEPT, UNSHARDED, BOUND)
 TORCH_GOAL = 1.2
 BOUND_GOAL = 0.95
 LINK_TIMES = 40
+# Microbatches that labkit lets in for each worker. Two suffice; more even out what a stage loses now and then.
+DEPTH = 4
 # How much the mean size of two systems' outputs may differ before they are not the same model.
 SAME = 1e-3
 
@@ -129,7 +131,7 @@ def _open(fleet: Fleet, cut: _Cut, store: Path) -> dict[System, float]:
         for stage, part in enumerate(cut.parts(BOUND))
     }
     bare[UNSHARDED] = {"model": model, "first": 0, "last": cuts[-1], "threads": cut.one_threads}
-    sizes = {LABKIT: float(fleet.ask(LABKIT, "open", model=model, boundaries=cuts)["size"])}
+    sizes = {LABKIT: float(fleet.ask(LABKIT, "open", model=model, boundaries=cuts, depth=DEPTH)["size"])}
     loaded = ask_all(fleet, "load", bare)
     sizes |= {UNSHARDED: loaded[UNSHARDED]["size"], BOUND: loaded[cut.parts(BOUND)[-1]]["size"]}
     for torch in TORCHES:
@@ -219,12 +221,12 @@ def _notes(plan: StagePlan) -> tuple[str, ...]:
         f"Stages: {models}; cut into equal counts for everybody; {cores} cores: {shares}; the model in one piece has "
         "the same cores. Balancing is off, so that the cuts stay alike. What labkit's controller takes of the stages' "
         "cores is much the same for every microbatch, so it weighs less where a stage takes longer.",
-        "labkit's workers keep freed memory (labkit.devices.keep_freed_memory), and so do the bound and the model in one "
-        "piece. torch runs as it is, and once more with freed memory kept, which tells the pipeline's part of the "
+        "labkit's workers keep freed memory (labkit.devices.keep_freed_memory), and so do the bound and the model in "
+        "one piece. torch runs as it is, and once more with freed memory kept, which tells the pipeline's part of the "
         "difference from the allocator's.",
         f"torch.distributed.pipelining: forward only, gloo, {plan.step_microbatches} microbatches per step, "
-        "steps back to back, the first not counted. labkit: requests of one microbatch, several in flight, answers "
-        "copied out to the sender; its controller runs on the same cores, and torch has none.",
+        f"steps back to back, the first not counted. labkit: requests of one microbatch, {DEPTH} per worker on their "
+        "way, answers copied out to the sender; its controller runs on the same cores, and torch has none.",
         "The bound is 1 / max(stage, link). Every stage runs in a process of its own; all begin together, each does "
         "the same number of microbatches from memory of its own; the stage that is done last sets the bound. So on "
         "cores that stages have to share, each is slowed by the others as in a pipeline, by the very same work; but "

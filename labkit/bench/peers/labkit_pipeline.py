@@ -37,13 +37,13 @@ class Feed:
     for the cores are the stages'.
     """
 
-    def __init__(self, pipeline: Pipeline, mlp: Mlp) -> None:
+    def __init__(self, pipeline: Pipeline, mlp: Mlp, depth: int) -> None:
         self.pipeline = pipeline
         self.payloads = [mlp.microbatch(seed) for seed in range(PAYLOADS)]
         with torch.inference_mode():
             self.expected = [_sample(nn.Sequential(*mlp.layers())(payload)) for payload in self.payloads]
         # Twice what the pipeline lets in at a time, so that it never waits for us.
-        self.in_flight = 4 * sum(stage.workers for stage in pipeline.snapshot().stages)
+        self.in_flight = 2 * depth * sum(stage.workers for stage in pipeline.snapshot().stages)
         self.asked = self.wrong = 0
         self._flying: deque[tuple[int, Future[Any]]] = deque()
 
@@ -79,6 +79,7 @@ class PipelineUnderLoad:
 
     pipeline: Pipeline
     mlp: Mlp
+    depth: int
 
     def open(
         self,
@@ -87,14 +88,16 @@ class PipelineUnderLoad:
         slowdowns: list[float] | None = None,
         balanced: bool = False,
         spares: int = 0,
+        depth: int = 2,
     ) -> dict[str, Any]:
         """Start it and answer one request; answer with the output's mean size."""
-        self.mlp = Mlp(**model)
+        self.mlp, self.depth = Mlp(**model), depth
         self.pipeline = Pipeline(
             self.mlp.layers(),
             boundaries=boundaries,
             slowdowns=slowdowns,
             spares=spares,
+            depth=depth,
             balancing=Balancing() if balanced else None,
             # So many faults in so short a time would otherwise count as a broken device.
             budget=Budget(restarts=1000),
@@ -103,7 +106,7 @@ class PipelineUnderLoad:
 
     def run(self, seconds: float, warmup_s: float) -> dict[str, Any]:
         """The rate of answers in a window, with the load on until after its end."""
-        feed = Feed(self.pipeline, self.mlp)
+        feed = Feed(self.pipeline, self.mlp, self.depth)
         feed.go(warmup_s)
         begun_s = time.perf_counter()
         feed.go(seconds)
@@ -114,7 +117,7 @@ class PipelineUnderLoad:
 
     def quiet(self, seconds: float) -> dict[str, Any]:
         """The longest time without an answer when nothing is wrong."""
-        feed = Feed(self.pipeline, self.mlp)
+        feed = Feed(self.pipeline, self.mlp, self.depth)
         feed.go(CALM_S)
         begun_s = time.perf_counter()
         feed.go(seconds)
@@ -124,7 +127,7 @@ class PipelineUnderLoad:
 
     def fault(self, how: str, stage: int, lead_s: float) -> dict[str, Any]:
         """Hurt a stage under load, once its worker has been at work for `lead_s`; all times count from that moment."""
-        feed = Feed(self.pipeline, self.mlp)
+        feed = Feed(self.pipeline, self.mlp, self.depth)
         feed.go(lead_s)
         _, cursor = self.pipeline.records.steps_since(0)
         struck_s = time.perf_counter()
@@ -145,7 +148,7 @@ class PipelineUnderLoad:
 
     def slow(self, stage: int, factor: float, settle_s: float, calm_s: float) -> dict[str, Any]:
         """Slow a stage down under load; go on until no boundary has moved for `calm_s`, or for `settle_s`."""
-        feed = Feed(self.pipeline, self.mlp)
+        feed = Feed(self.pipeline, self.mlp, self.depth)
         feed.go(CALM_S)
         struck_s = changed_s = time.perf_counter()
         moves = self.pipeline.snapshot().moves
