@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import time
 from typing import Any
 
@@ -88,25 +87,27 @@ class _Bench:
         model = _Remembering(self.model.module)
         with self._batcher(model, max_rows, in_flight) as batcher:
             run = drive_closed(batcher, self.workload, concurrency=in_flight, duration_s=seconds, warmup_s=warmup_s)
-        if len(_batches(run.valid_or_raise())) < ENOUGH_BATCHES:
+        steps = _batches(run.valid_or_raise())
+        if len(steps) < ENOUGH_BATCHES:
             return self.saturate(max_rows, in_flight, 2 * seconds, warmup_s)
-        end_s = run.start_s + run.window_s
-        self.batches[max_rows] = (model, [shape for at_s, shape in model.runs if run.start_s <= at_s < end_s])
-        return _throughput(run)
+        # The very batches that the throughput counts.
+        begin_s, end_s = steps[0].finished_s, steps[-1].finished_s
+        self.batches[max_rows] = (model, [shape for at_s, shape in model.runs if begin_s <= at_s < end_s])
+        return _throughput(steps)
 
     def bare(self, max_rows: int, seconds: float) -> dict[str, Any]:
         """Rows per second of the model in a loop over the batches that `saturate` last formed, ready in memory."""
         model, shapes = self.batches[max_rows]
-        rows, begun_s = 0, 0.0
+        rows = 0
         with torch.inference_mode():
             model.module(model.ready(shapes[0]))
             begun_s = time.perf_counter()
-            for shape in itertools.cycle(shapes):
-                model.module(model.ready(shape))
-                rows += shape[0]
-                if time.perf_counter() - begun_s > seconds:
-                    break
-        return {"per_s": rows / (time.perf_counter() - begun_s)}
+            # Whole rounds, for batches of one shape take longer than those of another.
+            while time.perf_counter() - begun_s < seconds:
+                for shape in shapes:
+                    model.module(model.ready(shape))
+                    rows += shape[0]
+            return {"per_s": rows / (time.perf_counter() - begun_s)}
 
     def latency(self, max_rows: int, rate_per_s: float, seconds: float, warmup_s: float, seed: int) -> dict[str, Any]:
         """Latencies under an open load, preprocessing included; a run whose generator was late says why it is void."""
@@ -131,9 +132,8 @@ def _batches(run: Run) -> list[StepRecord]:
     return sorted((step for step in run.steps if step.stage == "compute"), key=lambda step: step.finished_s)
 
 
-def _throughput(run: Run) -> dict[str, Any]:
+def _throughput(steps: list[StepRecord]) -> dict[str, Any]:
     """Rows per second between the ends of the first and the last batch, so that no batch is cut by the window."""
-    steps = _batches(run)
     rows = [step.rows for step in steps]
     return {
         "per_s": sum(rows[1:]) / (steps[-1].finished_s - steps[0].finished_s),
