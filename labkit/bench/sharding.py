@@ -43,7 +43,7 @@ class Plan:
 
 FULL = Plan(
     stages=StagePlan(
-        (FEW_BLOCKS, LARGE_BLOCKS), counts=(1, 2, 3), rounds=6, window_s=3.0, warmup_s=0.5, step_microbatches=32
+        (FEW_BLOCKS, LARGE_BLOCKS), counts=(2, 3), rounds=6, window_s=4.0, warmup_s=0.5, step_microbatches=32
     ),
     hops=HopPlan(sizes_bytes=(1 << 20, 2 << 20, 4 << 20), rounds=6, times=150),
     cuts=CutPlan(layers=1000, devices=72, times=30),
@@ -52,7 +52,7 @@ FULL = Plan(
 )
 QUICK = Plan(
     stages=StagePlan(
-        (FEW_BLOCKS, LARGE_BLOCKS), counts=(1, 2, 3), rounds=3, window_s=1.5, warmup_s=0.3, step_microbatches=32
+        (FEW_BLOCKS, LARGE_BLOCKS), counts=(2, 3), rounds=3, window_s=1.5, warmup_s=0.3, step_microbatches=32
     ),
     hops=HopPlan(sizes_bytes=(1 << 20, 2 << 20, 4 << 20), rounds=2, times=40),
     cuts=CutPlan(layers=1000, devices=72, times=10),

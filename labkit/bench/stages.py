@@ -67,12 +67,7 @@ class _Cut:
 
     @property
     def case(self) -> str:
-        return f"{self.stages} stage{'s' * (self.stages > 1)}, {self.model['width']} wide"
-
-    @property
-    def ways(self) -> tuple[System, ...]:
-        """Who takes part; between one stage and nothing there is no pipeline of torch's to measure."""
-        return WAYS if self.stages > 1 else (LABKIT, UNSHARDED, BOUND)
+        return f"{self.stages} stages, {self.model['width']} wide"
 
     def parts(self, system: System) -> list[System]:
         """A worker for each stage: torch's ranks, and the stages by themselves."""
@@ -105,12 +100,7 @@ def _activation_bytes(model: Mapping[str, int]) -> int:
 
 
 def _cut(plan: StagePlan, model: Mapping[str, int], count: int) -> _Cut:
-    return _Cut(plan, model, equal_cut(model["blocks"], count), _threads(count))
-
-
-def _threads(stages: int) -> int:
-    """Threads for each of so many stages; where there are cores enough, a share is left for whoever conducts them."""
-    return max(1, usable_cores() // (stages + 1))
+    return _Cut(plan, model, equal_cut(model["blocks"], count), max(1, usable_cores() // count))
 
 
 def _measure(fleet: Fleet, cut: _Cut, link_s: float) -> Part:
@@ -120,7 +110,7 @@ def _measure(fleet: Fleet, cut: _Cut, link_s: float) -> Part:
             _agree(cut, sizes)
             one_s = _time_one_s(fleet)
             for number in range(cut.plan.rounds):
-                for system in in_turn(cut.ways, number):
+                for system in in_turn(WAYS, number):
                     fleet.say(f"{cut.case}, round {number + 1} of {cut.plan.rounds}: {system}")
                     rate_per_s = fleet.attempt(system, _rate_per_s, fleet, cut, system, one_s, link_s)
                     if rate_per_s is not None:
@@ -144,7 +134,7 @@ def _open(fleet: Fleet, cut: _Cut, store: Path) -> dict[System, float]:
     sizes = {LABKIT: float(fleet.ask(LABKIT, "open", model=model, boundaries=cuts, depth=DEPTH)["size"])}
     loaded = ask_all(fleet, "load", bare)
     sizes |= {UNSHARDED: loaded[UNSHARDED]["size"], BOUND: loaded[cut.parts(BOUND)[-1]]["size"]}
-    for torch in [system for system in TORCHES if system in cut.ways]:
+    for torch in TORCHES:
         joined = fleet.attempt(torch, _join, fleet, cut, torch, Path(store, str(TORCHES.index(torch))))
         if joined is not None:
             sizes[torch] = joined
@@ -192,7 +182,7 @@ def _rate_per_s(fleet: Fleet, cut: _Cut, system: System, one_s: float, link_s: f
 
 
 def _rows(fleet: Fleet, cut: _Cut, link_s: float) -> list[BenchRow]:
-    rows = [_rate_row(fleet, cut, system) for system in cut.ways]
+    rows = [_rate_row(fleet, cut, system) for system in WAYS]
     for stage, rates in enumerate(zip(*cut.alone_per_s, strict=True)):
         one = spread(rates)
         rows.append(BenchRow(cut.case, str(BOUND), f"stage {stage} by itself", one.value, one.low, one.high, "1/s"))
@@ -220,19 +210,17 @@ def _checks(cut: _Cut) -> tuple[BenchCheck, ...]:
             low=goal,
         )
         for other, goal in ((TORCH, TORCH_GOAL), (BOUND, BOUND_GOAL))
-        if other in cut.ways
     )
 
 
 def _notes(plan: StagePlan) -> tuple[str, ...]:
     cores = usable_cores()
-    shares = ", ".join(f"{count} with {_threads(count)} thread(s) each" for count in plan.counts)
+    shares = ", ".join(f"{count} stages with {max(1, cores // count)} thread(s) each" for count in plan.counts)
     models = "; ".join(map(_described, plan.models))
     return (
-        f"Stages: {models}; cut into equal counts for everybody; stages on {cores} cores: {shares}; the model in one "
-        "piece has as many threads as all stages together. Balancing is off, so that the cuts stay alike.",
-        "labkit's controller needs part of a core, much the same for every microbatch. One stage leaves it a core. "
-        "Where the stages have all cores, they lose what it takes, which weighs less the longer they are.",
+        f"Stages: {models}; cut into equal counts for everybody; {cores} cores: {shares}; the model in one piece has "
+        "the same cores. Balancing is off, so that the cuts stay alike. What labkit's controller takes of the stages' "
+        "cores is much the same for every microbatch, so it weighs less where a stage takes longer.",
         "labkit's workers keep freed memory (labkit.devices.keep_freed_memory), and so do the bound and the model in "
         "one piece. torch runs as it is, and once more with freed memory kept, which tells the pipeline's part of the "
         "difference from the allocator's.",

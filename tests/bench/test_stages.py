@@ -1,6 +1,5 @@
 """Case (a) on pretended workers: rates, the bound, ratios, and systems that fail or disagree."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -77,7 +76,7 @@ def test_all_are_cut_alike_and_have_as_many_threads(pretended: Any) -> None:
         return answer(system, do, fields)
 
     stages.run(pretended((), remember), PLAN)
-    threads = max(1, usable_cores() // 3)
+    threads = max(1, usable_cores() // 2)
     assert told["labkit"]["boundaries"] == (0, 6, 12)
     ranks = [told[f"{TORCH.name}, stage {stage}"] for stage in (0, 1)]
     assert [rank["rank"] for rank in ranks] == [0, 1]
@@ -96,13 +95,6 @@ def test_the_order_turns_round(pretended: Any) -> None:
     torch_0, kept_0, bound_0 = (f"{system.name}, stage 0" for system in (TORCH, TORCH_KEPT, BOUND))
     forward = ["labkit", torch_0, kept_0, UNSHARDED.name, bound_0]
     assert firsts == [*forward, *forward[::-1]]
-
-
-def test_one_stage_is_held_to_its_bound_alone(pretended: Any) -> None:
-    fleet = pretended((), answer)
-    part = stages.run(fleet, replace(PLAN, counts=(1,)))
-    assert [found.name.rpartition(" / ")[2] for found in part.checks] == [BOUND.name]
-    assert not [system for system, _ in fleet.asked if system.worker == "torch_rank"]
 
 
 def test_torch_that_fails_is_left_out_and_named(pretended: Any) -> None:
