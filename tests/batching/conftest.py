@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Iterator
 from threading import Event, Semaphore
@@ -43,6 +44,15 @@ class Gate:
     @property
     def sizes(self) -> list[int]:
         return [len(batch) for batch in self.batches]
+
+
+@pytest.fixture
+def _hasty() -> Iterator[None]:
+    """Threads take turns so often that what is not atomic shows."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ import asyncio
 import gc
 import math
 import random
-import sys
 import threading
 import weakref
 from collections import Counter
@@ -22,15 +21,6 @@ def rows_by_outcome(batcher):
 
 def settled(batcher):
     return len(batcher._ledger) == 0 and batcher._dispatcher.waiting == 0
-
-
-@pytest.fixture
-def _hasty():
-    """Threads take turns so often that what is not atomic shows."""
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    yield
-    sys.setswitchinterval(before)
 
 
 @pytest.mark.usefixtures("_hasty")

@@ -20,15 +20,6 @@ from labkit.batching.future import Cancellable, unwatched
 PATIENCE_S = 20.0
 
 
-@pytest.fixture
-def _hasty():
-    """Threads take turns so often that what is not atomic shows."""
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    yield
-    sys.setswitchinterval(before)
-
-
 def begin(futures):
     """Let work begin as the batcher does; those that were not cancelled."""
     with unwatched:
