@@ -110,17 +110,22 @@ def make_carrier(
         return Processes(layers, dtypes)
     if wanted == "thread":
         return Threads(layers, dtypes)
-    if isinstance(wanted, Cluster) or wanted == "ray":
+    cluster = _cluster(wanted)
+    if cluster is not None:
         from labkit.sharding.actors import Actors
 
-        return Actors(layers, dtypes, _cluster(wanted), workers)
-    raise UnknownName.among("carrier", wanted, ["process", "thread", "ray"])
+        return Actors(layers, dtypes, cluster, workers)
+    raise UnknownName.among("carrier", str(wanted), ["process", "thread", "ray"])
 
 
 def patience_for(wanted: str | Cluster) -> Patience:
     """The limits of waiting that suit a carrier."""
-    return _cluster(wanted).patience if isinstance(wanted, Cluster) or wanted == "ray" else Patience()
+    cluster = _cluster(wanted)
+    return Patience() if cluster is None else cluster.patience
 
 
-def _cluster(wanted: str | Cluster) -> Cluster:
-    return wanted if isinstance(wanted, Cluster) else Cluster()
+def _cluster(wanted: str | Cluster) -> Cluster | None:
+    """The cluster that is meant, if one is."""
+    if isinstance(wanted, Cluster):
+        return wanted
+    return Cluster() if wanted == "ray" else None

@@ -28,9 +28,8 @@ class Doorbell(Generic[Tag]):
         self._hears, self._rings = multiprocessing.Pipe(duplex=False)
         self._lock = Lock()
         self._rung = False
-        self._tags: dict[Connection[Any, Any], Tag] = {}
-        # A connection that was closed meanwhile does not know its number any more.
-        self._handles: dict[Connection[Any, Any], int] = {}
+        # With its number, which a connection that was closed meanwhile does not know any more.
+        self._watched: dict[Connection[Any, Any], tuple[int, Tag]] = {}
         # Made once: to tell the system anew at every turn what is watched costs more than the turn itself. Pipes on
         # Windows are not among the things that a selector can watch.
         self._selector = None if sys.platform == "win32" else selectors.DefaultSelector()
@@ -39,15 +38,16 @@ class Doorbell(Generic[Tag]):
 
     def watch(self, connection: Connection[Any, Any], tag: Tag) -> None:
         """Report `tag` when `connection` has something to say, or has ended."""
-        self._tags[connection] = tag
+        number = connection.fileno()
+        self._watched[connection] = number, tag
         if self._selector is not None:
-            self._handles[connection] = connection.fileno()
-            self._selector.register(self._handles[connection], selectors.EVENT_READ, connection)
+            self._selector.register(number, selectors.EVENT_READ, connection)
 
     def forget(self, connection: Connection[Any, Any]) -> None:
         """Watch `connection` no longer."""
-        if self._tags.pop(connection, None) is not None and self._selector is not None:
-            self._selector.unregister(self._handles.pop(connection))
+        watched = self._watched.pop(connection, None)
+        if watched is not None and self._selector is not None:
+            self._selector.unregister(watched[0])
 
     def ring(self) -> None:
         """Let the waiting thread return now."""
@@ -63,11 +63,11 @@ class Doorbell(Generic[Tag]):
             with self._lock:
                 self._hears.recv_bytes()
                 self._rung = False
-        return [self._tags[one] for one in ready if one is not self._hears and one in self._tags]
+        return [self._watched[one][1] for one in ready if one in self._watched]
 
     def _ready(self, timeout_s: float | None) -> list[Any]:
         if self._selector is None:
-            return wait([self._hears, *self._tags], timeout_s)
+            return wait([self._hears, *self._watched], timeout_s)
         return [key.data for key, _ in self._selector.select(timeout_s)]
 
     def close(self) -> None:

@@ -106,7 +106,7 @@ class PipelineUnderLoad:
 
     def run(self, seconds: float, warmup_s: float) -> dict[str, Any]:
         """The rate of answers in a window, with the load on until after its end."""
-        feed = Feed(self.pipeline, self.mlp, self.depth)
+        feed = self._feed()
         feed.go(warmup_s)
         begun_s = time.perf_counter()
         feed.go(seconds)
@@ -117,7 +117,7 @@ class PipelineUnderLoad:
 
     def quiet(self, seconds: float) -> dict[str, Any]:
         """The longest time without an answer when nothing is wrong."""
-        feed = Feed(self.pipeline, self.mlp, self.depth)
+        feed = self._feed()
         feed.go(CALM_S)
         begun_s = time.perf_counter()
         feed.go(seconds)
@@ -127,7 +127,7 @@ class PipelineUnderLoad:
 
     def fault(self, how: str, stage: int, lead_s: float) -> dict[str, Any]:
         """Hurt a stage under load, once its worker has been at work for `lead_s`; all times count from that moment."""
-        feed = Feed(self.pipeline, self.mlp, self.depth)
+        feed = self._feed()
         feed.go(lead_s)
         _, cursor = self.pipeline.records.steps_since(0)
         struck_s = time.perf_counter()
@@ -148,7 +148,7 @@ class PipelineUnderLoad:
 
     def slow(self, stage: int, factor: float, settle_s: float, calm_s: float) -> dict[str, Any]:
         """Slow a stage down under load; go on until no boundary has moved for `calm_s`, or for `settle_s`."""
-        feed = Feed(self.pipeline, self.mlp, self.depth)
+        feed = self._feed()
         feed.go(CALM_S)
         struck_s = changed_s = time.perf_counter()
         moves = self.pipeline.snapshot().moves
@@ -169,6 +169,9 @@ class PipelineUnderLoad:
         """End it."""
         self.pipeline.close(drain=False)
         return {}
+
+    def _feed(self) -> Feed:
+        return Feed(self.pipeline, self.mlp, self.depth)
 
     def _answered_s(self, first_s: float, last_s: float) -> list[float]:
         return [row.finished_s for row in self.pipeline.records.requests() if first_s <= row.finished_s <= last_s]
