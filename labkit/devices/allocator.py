@@ -2,7 +2,7 @@
 
 torch takes a CPU tensor's memory from malloc. glibc gives large blocks back to the system as soon as they are freed, so
 a network that makes and drops tens of megabytes per layer gets new pages for each layer, and the first touch of each
-page is a fault: a third of the time of a batch of photos goes there. A process that answers requests all day needs that
+page is a fault (notebook 13 counts and times them). A process that answers requests all day needs that
 memory again at once, and does better to keep it.
 
 Threads other than the main one get arenas of their own, in pieces of 64 MiB that are given back whole. So all threads
