@@ -185,7 +185,7 @@ class Batcher:
         return BatcherSnapshot(
             open=dispatcher.open,
             queued=dispatcher.waiting,
-            running=sum(len(worker.batch) for worker in self._workers),
+            running=sum(len(worker.batch) + worker.answering.rows for worker in self._workers),
             ok=tally.ok,
             failed=tally.failed,
             rejected=tally.rejected,
@@ -225,6 +225,7 @@ class Batcher:
         self._ledger.wait_empty(_LAST_ANSWERS_S)
         for worker in self._workers:
             worker.join(1.0 if finished else 0.05)
+            worker.answering.stop()
 
     def __enter__(self) -> Batcher:
         return self

@@ -168,11 +168,11 @@ class Dispatcher:
         with self._lock:
             while not self._stopped:
                 now_s, self._called = time.perf_counter(), False
-                bucket, rows, wake_s = self._decide(now_s)
-                if bucket is None:
-                    self._wait(wake_s - now_s)
+                decided = self._decide(now_s)
+                if isinstance(decided, WaitUntil):
+                    self._wait(decided.at_s - now_s)
                     continue
-                turn = self._take(bucket, rows, now_s)
+                turn = self._take(*decided, now_s)
                 # Others may sleep by a plan that this decision has made out of date.
                 if self._idle and self._queue.rows:
                     self._call()
@@ -187,16 +187,15 @@ class Dispatcher:
         finally:
             self._idle -= 1
 
-    def _decide(self, now_s: float) -> tuple[Bucket | None, int, float]:
-        """The first bucket by urgency that may run, with its rows; without one, the time to ask again."""
+    def _decide(self, now_s: float) -> tuple[Bucket, Run] | WaitUntil:
+        """The first bucket by urgency that may run, and what of it; without one, the time to ask again."""
         wake_s = math.inf
         for bucket in self._queue.by_urgency():
-            view = self._view(bucket, now_s)
-            decision = self._asked(view)
+            decision = self._asked(self._view(bucket, now_s))
             if isinstance(decision, Run):
-                return bucket, decision.rows, now_s
+                return bucket, decision
             wake_s = min(wake_s, decision.at_s)
-        return None, 0, wake_s
+        return WaitUntil(wake_s)
 
     def _asked(self, view: View) -> Decision:
         try:
@@ -239,11 +238,14 @@ class Dispatcher:
             oldest_s=bucket.oldest_s(),
             deadline_s=bucket.deadline_s(),
             service=lesson.service,
+            arrivals_s=bucket.arrivals_s,
         )
 
-    def _take(self, bucket: Bucket, rows: int, now_s: float) -> Turn:
-        times = self._times(bucket, rows, now_s) if bucket.deadline_s() < math.inf else None
-        taken, hopeless = self._queue.take(bucket, rows, self.limits.max_cost, times)
+    def _take(self, bucket: Bucket, run: Run, now_s: float) -> Turn:
+        if run.pass_over:
+            bucket.pass_over(run.pass_over, self.limits.ageing_s)
+        times = self._times(bucket, run.rows, now_s) if bucket.deadline_s() < math.inf else None
+        taken, hopeless = self._queue.take(bucket, run.rows, self.limits.max_cost, times)
         gone = taken + hopeless
         self._admission.leave(len(gone), sum([request.payload_bytes for request in gone]))
         return Turn(self._begun(taken, now_s), hopeless)
@@ -276,7 +278,7 @@ class Dispatcher:
 def _sound(decision: Any, view: View) -> Decision:
     """What the policy decided, within the bounds of the batch; raises if it is no decision."""
     if isinstance(decision, Run):
-        return Run(max(1, min(int(decision.rows), view.cap)))
+        return Run(max(1, min(int(decision.rows), view.cap)), max(0, int(decision.pass_over)))
     if isinstance(decision, WaitUntil) and not math.isnan(decision.at_s):
         return decision
     raise TypeError(f"decide answered {decision!r}; it must be Run(rows) or WaitUntil(at_s)")

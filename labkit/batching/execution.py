@@ -1,9 +1,10 @@
-"""What a worker does with a batch: run it, take it apart if it fails, record each run, learn from it."""
+"""What a worker does with a batch: run it, take it apart if it fails, record each run, learn from it, answer it."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from labkit.batching.dispatcher import Dispatcher
@@ -15,6 +16,9 @@ from labkit.batching.worker import Worker
 from labkit.records import Recorder, StepOutcome, StepRecord
 
 __all__ = ["Execution"]
+
+# Handing answers to another thread costs about as much as giving those of a few rows.
+_WORTH_S = 0.002
 
 
 class Execution:
@@ -36,10 +40,21 @@ class Execution:
             on_out_of_memory=lambda rows: self._dispatcher.out_of_memory(key, rows),
         )
         for part, outputs in parts:
-            self._ledger.answer(part, outputs)
-            for request in part:
-                request.state = DONE
-                request.free()
+            answer = partial(self._answer, part, outputs)
+            if worker.answering.rows or self._goes_on(part):
+                worker.answering.hand(answer, len(part))
+            else:
+                answer()
+
+    def _goes_on(self, requests: Sequence[Request]) -> bool:
+        """Whether a next batch waits, and takes long enough to answer these meanwhile."""
+        return self._dispatcher.queued_rows > 0 and time.perf_counter() - requests[0].started_s > _WORTH_S
+
+    def _answer(self, requests: Sequence[Request], outputs: Sequence[Any]) -> None:
+        self._ledger.answer(requests, outputs)
+        for request in requests:
+            request.state = DONE
+            request.free()
 
     def _step(self, worker: Worker, requests: Sequence[Request]) -> list[Any]:
         size = self._dispatcher.limits.size_for(len(requests))

@@ -23,35 +23,36 @@ class Mailbox:
         self._letters: deque[_Letter] = deque()
         self._called = False
 
-    def put(self, answer: LoopAnswer, output: Any, error: Exception | None) -> None:
-        """Leave an answer; any thread."""
+    def put(self, letter: _Letter) -> bool:
+        """Leave an answer; any thread. Whether the loop is sure to come for it; if not, it must be called."""
+        # First the letter, then the flag: whoever lowers the flag looks for letters after that.
+        self._letters.append(letter)
+        return self._called and not self.loop.is_closed()
+
+    def call(self) -> None:
+        """Have the loop come, if it does not already; any thread."""
         if self.loop.is_closed():
             self._letters.clear()
-            return
-        self._letters.append((answer, output, error))
-        if not self._called:
-            self._call()
-
-    def _call(self) -> None:
-        self._called = True
-        try:
-            self.loop.call_soon_threadsafe(self._empty)
-        except RuntimeError:
-            # The loop was closed just now, and with it all who waited in it.
-            self._letters.clear()
+        elif not self._called:
+            self._called = True
+            try:
+                self.loop.call_soon_threadsafe(self._empty)
+            except RuntimeError:
+                # The loop was closed just now, and with it all who waited in it.
+                self._letters.clear()
 
     def _empty(self) -> None:
-        # First the flag, then the letters: one that is left behind by this turn calls for the next.
         self._called, letters = False, self._letters
         while letters:
             answer, output, error = letters.popleft()
-            if answer.done():
+            try:
+                if error is None:
+                    answer.set_result(output)
+                else:
+                    answer.fail(error)
+            except asyncio.InvalidStateError:
                 # The one who waited has gone.
                 continue
-            if error is None:
-                answer.set_result(output)
-            else:
-                answer.fail(error)
 
 
 class LoopAnswer(asyncio.Future[Any]):
@@ -73,17 +74,20 @@ class LoopAnswer(asyncio.Future[Any]):
         return not self.cancelled()
 
     def ends_unwatched(self, result: Any) -> bool:
-        """Never: an event loop must be woken, for which others must not be kept waiting."""
-        return False
+        """Send the answer to the loop; whether that is all. If not, the loop must be woken, by `deliver`."""
+        self._request = None
+        return self._mailbox.put((self, result, None))
 
     def set_running_or_notify_cancel(self) -> bool:
         """Whether the work may begin; asked by the worker's thread."""
         return not self.cancelled()
 
     def deliver(self, output: Any, error: Exception | None) -> None:
-        """Send the answer to the loop; called by the worker's thread."""
-        self._request = None
-        self._mailbox.put(self, output, error)
+        """Send the answer to the loop, unless it is there, and wake it; called by the worker's thread."""
+        if self._request is not None:
+            self._request = None
+            self._mailbox.put((self, output, error))
+        self._mailbox.call()
 
     def fail(self, error: Exception) -> None:
         """Become done with `error`; for a coroutine cannot raise StopIteration, that one is wrapped."""

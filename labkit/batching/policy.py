@@ -14,6 +14,8 @@ To write one, give any object a `decide`; an `observe(rows, seconds)` is called 
 from __future__ import annotations
 
 import math
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -25,6 +27,7 @@ __all__ = [
     "Decision",
     "Deferral",
     "FixedSize",
+    "Goodput",
     "Greedy",
     "MaxWait",
     "Observer",
@@ -45,7 +48,8 @@ class View:
 
     `rows` wait, of which one batch may carry `cap`; `full` says that waiting cannot make the batch larger. `oldest_s`
     is the arrival of the oldest request, `deadline_s` the earliest deadline (infinite if none has one). `service`
-    knows how long batches of this bucket take. (A batcher that is being closed runs what is left without asking.)
+    knows how long batches of this bucket take. `arrivals_s()` lists the arrivals of all that wait, in the order of the
+    queue. (A batcher that is being closed runs what is left without asking.)
     """
 
     now_s: float
@@ -55,6 +59,7 @@ class View:
     oldest_s: float
     deadline_s: float
     service: ServiceModel
+    arrivals_s: Callable[[], Sequence[float]] = tuple
 
     @property
     def latest_s(self) -> float:
@@ -66,9 +71,14 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Run a batch of up to `rows` now."""
+    """Run a batch of up to `rows` now.
+
+    The first `pass_over` of those that wait stand back as if one priority level lower: they fill what room the others
+    leave, and come first again after `ageing_s`. Nobody is passed over twice.
+    """
 
     rows: int
+    pass_over: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,3 +236,50 @@ class Deferral:
         if view.full or view.now_s >= latest_s or math.isinf(latest_s):
             return Run(rows)
         return WaitUntil(latest_s)
+
+
+@dataclass(frozen=True, slots=True)
+class Goodput:
+    """Run the largest batch that answers each of its rows within `slo_ms`; those that are too late for it stand back.
+
+    In order of arrival, one burst makes everyone late until it is worked off: the first request, already late, takes
+    the time that the second one needed. This policy lets a late request be late, and a batch no larger than its oldest
+    row allows. Whoever stands back fills the room that is left, after `ageing_s` at the latest. Nothing is dropped.
+    While all can be answered in time, or none, it is greedy.
+    """
+
+    slo_ms: float
+    margin_ms: float = 1.0
+
+    def __post_init__(self) -> None:
+        require(self.slo_ms > 0, f"slo_ms is {self.slo_ms}; it must be positive", "Give the latency goal.")
+        require(
+            0 <= self.margin_ms < self.slo_ms,
+            f"margin_ms is {self.margin_ms}; it must lie in 0..{self.slo_ms}",
+            "Give what a batch takes beyond its service time, 1 for example.",
+        )
+
+    def decide(self, view: View) -> Decision:
+        """Run what is there if all of it is in time, else the largest batch that is."""
+        rows, goal_s = min(view.rows, view.cap), (self.slo_ms - self.margin_ms) / 1000
+        if view.now_s + view.service.high_s(rows) <= view.oldest_s + goal_s:
+            return Run(rows)
+        return self._largest(view, goal_s) or Run(rows)
+
+    def _largest(self, view: View, goal_s: float) -> Run | None:
+        """The batch with the most rows in time; of several such the one that passes over the fewest."""
+        best, most = None, 0
+        arrivals_s = view.arrivals_s()
+        by_age = sorted(arrivals_s)
+        one_s = view.service.high_s(1)
+        for place, arrived_s in enumerate(arrivals_s):
+            left_s = arrived_s + goal_s - view.now_s
+            if left_s < one_s:
+                continue
+            room = bisect_right(range(1, view.cap + 1), left_s, key=view.service.high_s)
+            company = len(by_age) - bisect_left(by_age, arrived_s)
+            if min(room, company) > most:
+                best, most = Run(room, pass_over=place), min(room, company)
+            if room >= min(company, view.cap):
+                break
+        return best

@@ -2,8 +2,8 @@
 
 Buckets keep shapes apart, so a batch never stops at the first row of another shape, and a bucket that waits for company
 does not hold up its neighbours. Within a bucket, requests of one priority level are ordered by arrival, and the level
-whose head has the smallest rank goes first. A request that was withdrawn leaves its entry behind; entries are dropped
-when they surface, and swept when they outnumber the living.
+whose head has the smallest rank goes first. Those that were passed over form levels of their own. A request that was
+withdrawn leaves its entry behind; entries are dropped when they surface, and swept when they outnumber the living.
 
 The queue is not locked; its owner does that.
 """
@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush, merge
+from itertools import islice
 from math import inf
 
 from labkit.batching.request import DONE, QUEUED, RUNNING, Request, State
@@ -88,25 +89,42 @@ class Bucket:
         self.key = key
         self.rows = 0
         self.cost = 0.0
-        self._levels: dict[int, _Lane] = {}
+        # By priority, and by ("passed over", priority).
+        self._levels: dict[Hashable, _Lane] = {}
         self._deadlines = _Deadlines()
         self._gone = 0
 
     def push(self, request: Request) -> None:
         """Let `request` wait here."""
         request.state = QUEUED
-        lane = self._levels.get(request.priority)
+        self._line_up(request, request.priority)
+        if request.deadline_s != inf:
+            self._deadlines.push(request)
+        self.rows += 1
+        self.cost += request.cost
+
+    def _line_up(self, request: Request, level: Hashable) -> None:
+        lane = self._levels.get(level)
         if lane is None:
-            lane = self._levels[request.priority] = _Lane()
+            lane = self._levels[level] = _Lane()
         # Nearly all come in order of arrival.
         if not lane.entries or lane.entries[-1].arrived_s < request.arrived_s:
             lane.entries.append(request)
         else:
             lane.insert(request)
-        if request.deadline_s != inf:
-            self._deadlines.push(request)
-        self.rows += 1
-        self.cost += request.cost
+
+    def pass_over(self, count: int, ageing_s: float) -> None:
+        """Let the first `count` by rank stand back as if one priority level lower, each of them once and no more."""
+        for request in tuple(islice(self._waiting(), count)):
+            if request.passed_over:
+                continue
+            # Whoever is among the first of all is the first of its lane, once those before it have left.
+            lane = self._levels[request.priority]
+            assert lane.head() is request
+            lane.entries.popleft()
+            request.passed_over = True
+            request.rank_s += ageing_s
+            self._line_up(request, ("passed over", request.priority))
 
     def drop(self, requests: Sequence[Request], state: State) -> None:
         """Take requests out of the order, wherever they stand, into `state`."""
@@ -129,6 +147,10 @@ class Bucket:
         """The request that is next by rank."""
         heads = (lane.head() for lane in self._levels.values())
         return min((head for head in heads if head), key=_order, default=None)
+
+    def arrivals_s(self) -> list[float]:
+        """Arrival times of all that wait, by rank."""
+        return [request.arrived_s for request in self._waiting()]
 
     def oldest_s(self) -> float:
         """Arrival time of the request that has waited longest, of any priority."""
@@ -154,6 +176,9 @@ class Bucket:
         self.drop(taken, RUNNING)
         self.drop(given_up, RUNNING)
         return taken, given_up
+
+    def _waiting(self) -> Iterator[Request]:
+        return (request for request in self._in_order() if request.state is QUEUED)
 
     def _in_order(self) -> Iterable[Request]:
         """All entries by rank, among them some that no longer wait."""

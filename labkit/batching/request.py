@@ -83,8 +83,9 @@ class Answer(Cancellable[Any]):
 class Request:
     """One row of work. Its fields are written by one owner at a time: sender, preparing thread, queue, worker.
 
-    `rank_s` orders the queue: the arrival time, made later by one ageing interval per priority level. Since ranks never
-    change, an old request of a low level is overtaken only by what arrives within that interval: nothing starves.
+    `rank_s` orders the queue: the arrival time, made later by one ageing interval per priority level, and by one more
+    if it is `passed_over`, once at most. So a request is overtaken only by what arrives within those intervals: nothing
+    starves.
     """
 
     __slots__ = (
@@ -98,6 +99,7 @@ class Request:
         "intended_s",
         "key",
         "number",
+        "passed_over",
         "payload",
         "payload_bytes",
         "priority",
@@ -133,6 +135,7 @@ class Request:
         self.rank_s = arrived_s + priority * ageing_s
         self.ready_s = self.started_s = nan
         self.state = PREPARING
+        self.passed_over = False
         self.row: Any = None
         self.key: Hashable = None
         self.slot: Slot | None = None

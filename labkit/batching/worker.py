@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Sequence
 from threading import Thread, current_thread
 
+from labkit.batching.answering import Answering
 from labkit.batching.request import Request
 from labkit.batching.runner import Runner
 
@@ -21,8 +22,8 @@ Lost = Callable[["Worker", BaseException], None]
 class Worker:
     """Calls `next_batch`, which blocks, and `execute`, until the former answers None.
 
-    `batch` is what it runs now. If its thread is torn down (a model that raises SystemExit, say), `lost` is called from
-    the dying thread and may `start` the worker again.
+    `batch` is what it runs now, `answering` gives answers beside it. If its thread is torn down (a model that raises
+    SystemExit, say), `lost` is called from the dying thread and may `start` the worker again.
     """
 
     def __init__(self, number: int, runner: Runner, next_batch: Next, execute: Execute, lost: Lost, name: str) -> None:
@@ -33,6 +34,7 @@ class Worker:
         self._execute = execute
         self._lost = lost
         self._name = f"{name}-worker-{number}"
+        self.answering = Answering(self._name)
         self._thread: Thread | None = None
 
     def start(self) -> None:

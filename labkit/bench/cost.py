@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from labkit.bench.fleet import Fleet
 from labkit.bench.result import BenchCheck, BenchRow, Part
 from labkit.bench.rounds import in_turn, side_by_side, spread
-from labkit.bench.system import LABKIT, System
+from labkit.bench.system import LABKIT
+from labkit.bench.way import Way
 
 __all__ = ["CostPlan", "run"]
 
 HALF = 0.5
-AWAIT = "burst by await"
+BURST, AWAIT = "burst", "burst by await"
 METRICS = {"cpu_s": "CPU time a request", "wall_s": "wall time a request"}
 
 
@@ -25,15 +26,6 @@ class CostPlan:
     requests: int
     in_flight: int
     rounds: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Way:
-    """One way to call one system; `name` is how the table calls it."""
-
-    name: str
-    system: System
-    do: str = "burst"
 
 
 Costs = dict[str, dict[str, list[float]]]
@@ -58,23 +50,23 @@ def run(fleet: Fleet, plan: CostPlan) -> Part:
     return Part(tuple(rows), _checks(case, ways, costs), (_note(plan),))
 
 
-def _ways(fleet: Fleet) -> list[_Way]:
-    peers = [_Way(str(system), system) for system in fleet.systems if system.kind == "in-process"]
-    return [_Way("labkit", LABKIT), _Way("labkit, by await", LABKIT, AWAIT), *peers]
+def _ways(fleet: Fleet) -> list[Way]:
+    peers = [Way(str(system), system, BURST) for system in fleet.systems if system.kind == "in-process"]
+    return [Way("labkit", LABKIT, BURST), Way("labkit, by await", LABKIT, AWAIT), *peers]
 
 
-def _burst(fleet: Fleet, way: _Way, plan: CostPlan) -> dict[str, float]:
+def _burst(fleet: Fleet, way: Way, plan: CostPlan) -> dict[str, float]:
     return fleet.ask(way.system, way.do, requests=plan.requests, in_flight=plan.in_flight)
 
 
-def _rows(case: str, way: _Way, costs: Costs, fleet: Fleet) -> list[BenchRow]:
+def _rows(case: str, way: Way, costs: Costs, fleet: Fleet) -> list[BenchRow]:
     if not costs["cpu_s"][way.name]:
         return [BenchRow.missing(case, way.name, fleet.failures[way.system])]
     found = {name: spread(costs[metric][way.name]) for metric, name in METRICS.items()}
     return [BenchRow(case, way.name, name, one.value, one.low, one.high, "µs") for name, one in found.items()]
 
 
-def _checks(case: str, ways: list[_Way], costs: Costs) -> tuple[BenchCheck, ...]:
+def _checks(case: str, ways: list[Way], costs: Costs) -> tuple[BenchCheck, ...]:
     peers = [way.name for way in ways if way.system != LABKIT]
     return tuple(
         BenchCheck.within(
@@ -86,7 +78,7 @@ def _checks(case: str, ways: list[_Way], costs: Costs) -> tuple[BenchCheck, ...]
     )
 
 
-def _best(costs: dict[str, list[float]], way: _Way, peers: list[str]) -> float:
+def _best(costs: dict[str, list[float]], way: Way, peers: list[str]) -> float:
     """Ours / the cheapest peer's, that is the largest ratio; `nan` if any peer is missing."""
     ratios = [side_by_side(costs[way.name], costs[peer]).value for peer in peers]
     return max(ratios) if ratios and not any(map(math.isnan, ratios)) else math.nan

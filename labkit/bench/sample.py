@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from labkit.bench.fleet import Fleet
 from labkit.bench.peers.service import BASE_MS, CAP, ROW_MS
-from labkit.bench.system import System
+from labkit.bench.way import Way
 from labkit.errors import RunVoid
 from labkit.measure import LinearCurve, accept, simulate
 from labkit.measure.run import late
@@ -74,17 +74,17 @@ class Sample:
         return accept(self.latencies_ms.size, int((self.latencies_ms > slo_ms).sum()), level, confidence)
 
 
-def measured(fleet: Fleet, system: System, window: Window) -> Sample:
-    """Measure `system`; a run whose generator was late is repeated, three runs in all.
+def measured(fleet: Fleet, way: Way, window: Window) -> Sample:
+    """Measure a system; a run whose generator was late is repeated, three runs in all.
 
     Raises `RunVoid` if the last one is late too, and `MeasureError` if the system fails.
     """
     for _ in range(TRIES):
-        answer = fleet.ask(system, "open", at_s=window.arrivals_s().tolist())
+        answer = fleet.ask(way.system, way.do, at_s=window.arrivals_s().tolist(), **way.told)
         sample = _sample(window, answer)
         if not sample.void:
             return sample
-    raise RunVoid(f"{system} at {window.rate_per_s:.0f}/s: {sample.void}", "Close other programs and run it again.")
+    raise RunVoid(f"{way.name} at {window.rate_per_s:.0f}/s: {sample.void}", "Close other programs and run it again.")
 
 
 def simulated(window: Window) -> Sample:

@@ -23,6 +23,9 @@ _REMEDY = "Close other programs and run it again; what is said on the way names 
 FEW_BLOCKS = {"blocks": 6, "width": 512, "rows": 192}
 # Eight times the work, for four times the bytes.
 LARGE_BLOCKS = {"blocks": 6, "width": 1024, "rows": 384}
+# A model that people use: large activations, layers of very different times.
+REAL_MODEL = {"name": "efficientnet-lite0", "rows": 8}
+MODELS = (FEW_BLOCKS, LARGE_BLOCKS, REAL_MODEL)
 # So many that a boundary can be moved finely.
 MANY_BLOCKS = {"blocks": 12, "width": 512, "rows": 192}
 # Results come so closely that a loss shows between them.
@@ -43,7 +46,12 @@ class Plan:
 
 FULL = Plan(
     stages=StagePlan(
-        (FEW_BLOCKS, LARGE_BLOCKS), counts=(2, 3), rounds=6, window_s=4.0, warmup_s=0.5, step_microbatches=32
+        MODELS,
+        counts=(2, 3),
+        rounds=6,
+        window_s=4.0,
+        warmup_s=0.5,
+        step_microbatches=32,
     ),
     hops=HopPlan(sizes_bytes=(1 << 20, 2 << 20, 4 << 20), rounds=6, times=150),
     cuts=CutPlan(layers=1000, devices=72, times=30),
@@ -52,7 +60,12 @@ FULL = Plan(
 )
 QUICK = Plan(
     stages=StagePlan(
-        (FEW_BLOCKS, LARGE_BLOCKS), counts=(2, 3), rounds=3, window_s=1.5, warmup_s=0.3, step_microbatches=32
+        MODELS,
+        counts=(2, 3),
+        rounds=3,
+        window_s=1.5,
+        warmup_s=0.3,
+        step_microbatches=32,
     ),
     hops=HopPlan(sizes_bytes=(1 << 20, 2 << 20, 4 << 20), rounds=2, times=40),
     cuts=CutPlan(layers=1000, devices=72, times=10),

@@ -32,6 +32,8 @@ WAYS = (LABKIT, TORCH, TORCH_KEPT, UNSHARDED, BOUND)
 TORCH_GOAL = 1.2
 BOUND_GOAL = 0.95
 LINK_TIMES = 40
+# A real model may have to be fetched first.
+PLAN_LIMIT_S = 900.0
 # Microbatches that labkit lets in for each worker. Two suffice; more even out what a stage loses now and then.
 DEPTH = 4
 # How much the mean size of two systems' outputs may differ before they are not the same model.
@@ -40,9 +42,9 @@ SAME = 1e-3
 
 @dataclass(frozen=True, slots=True)
 class StagePlan:
-    """The models (see `peers/mlp.py`), into how many stages each is cut, and how long each is measured."""
+    """The models (see `peers/net.py`), into how many stages each is cut, and how long each is measured."""
 
-    models: tuple[Mapping[str, int], ...]
+    models: tuple[Mapping[str, Any], ...]
     counts: tuple[int, ...]
     rounds: int
     window_s: float
@@ -55,7 +57,8 @@ class _Cut:
     """A model in `stages` stages, on so many threads each; who takes part, and the rates found so far."""
 
     plan: StagePlan
-    model: Mapping[str, int]
+    model: Mapping[str, Any]
+    link_s: float
     boundaries: tuple[int, ...]
     threads: int
     per_s: dict[System, list[float]] = field(default_factory=lambda: defaultdict(list))
@@ -67,7 +70,7 @@ class _Cut:
 
     @property
     def case(self) -> str:
-        return f"{self.stages} stages, {self.model['width']} wide"
+        return f"{self.stages} stages, {self.model.get('name') or '{width} wide'.format_map(self.model)}"
 
     def parts(self, system: System) -> list[System]:
         """A worker for each stage: torch's ranks, and the stages by themselves."""
@@ -86,24 +89,44 @@ class _Cut:
 
 def run(fleet: Fleet, plan: StagePlan) -> Part:
     """Measure each model in each number of stages. Raises `MeasureError` if labkit itself could not be measured."""
-    parts = []
-    for model in plan.models:
-        link_s = one_way_s(fleet, _activation_bytes(model), LINK_TIMES)
-        leave(fleet, [RING])
-        parts += [_measure(fleet, _cut(plan, model, count), link_s) for count in plan.counts]
+    parts = [_part(fleet, plan, model, count) for model in plan.models for count in plan.counts]
     return Part.joined([*parts, Part(notes=_notes(plan))])
 
 
-def _activation_bytes(model: Mapping[str, int]) -> int:
-    """What crosses each cut, for one microbatch of float32."""
-    return 4 * model["rows"] * model["width"]
+def _part(fleet: Fleet, plan: StagePlan, model: Mapping[str, Any], count: int) -> Part:
+    """One model in `count` stages; a real model that cannot be had is left out and named."""
+    threads = max(1, usable_cores() // count)
+    try:
+        boundaries, edge_bytes = _where(fleet, model, count, threads)
+    except MeasureError as error:
+        missing = _Cut(plan, model, math.nan, tuple(range(count + 1)), threads)
+        return Part((BenchRow.missing(missing.case, str(LABKIT), error.problem),), _checks(missing))
+    link_s = one_way_s(fleet, edge_bytes, LINK_TIMES)
+    leave(fleet, [RING])
+    return _measure(fleet, _Cut(plan, model, link_s, boundaries, threads))
 
 
-def _cut(plan: StagePlan, model: Mapping[str, int], count: int) -> _Cut:
-    return _Cut(plan, model, equal_cut(model["blocks"], count), max(1, usable_cores() // count))
+def _where(fleet: Fleet, model: Mapping[str, Any], count: int, threads: int) -> tuple[tuple[int, ...], int]:
+    """Where all of them cut, and the bytes of the largest value that crosses a cut.
+
+    Blocks that are all alike into equal counts; a real model, if it can be had, as labkit's profile says.
+    """
+    if "name" not in model:
+        return equal_cut(model["blocks"], count), _activation_bytes(model)
+    fleet.say(f"{model['name']}, {count} stages: its layers are measured")
+    try:
+        found = fleet.ask(LABKIT, "plan", limit_s=PLAN_LIMIT_S, model=dict(model), stages=count, threads=threads)
+    finally:
+        fleet.release(LABKIT)
+    return tuple(found["boundaries"]), int(found["edge_bytes"])
 
 
-def _measure(fleet: Fleet, cut: _Cut, link_s: float) -> Part:
+def _activation_bytes(model: Mapping[str, Any]) -> int:
+    """What crosses each cut between equal blocks, for one microbatch of float32."""
+    return 4 * int(model["rows"] * model["width"])
+
+
+def _measure(fleet: Fleet, cut: _Cut) -> Part:
     try:
         with tempfile.TemporaryDirectory() as folder:
             sizes = _open(fleet, cut, Path(folder))
@@ -112,14 +135,14 @@ def _measure(fleet: Fleet, cut: _Cut, link_s: float) -> Part:
             for number in range(cut.plan.rounds):
                 for system in in_turn(WAYS, number):
                     fleet.say(f"{cut.case}, round {number + 1} of {cut.plan.rounds}: {system}")
-                    rate_per_s = fleet.attempt(system, _rate_per_s, fleet, cut, system, one_s, link_s)
+                    rate_per_s = fleet.attempt(system, _rate_per_s, fleet, cut, system, one_s)
                     if rate_per_s is not None:
                         cut.per_s[system].append(rate_per_s)
     finally:
         leave(fleet, [LABKIT])
         for system in (UNSHARDED, *(part for whole in (*TORCHES, BOUND) for part in cut.parts(whole))):
             fleet.release(system)
-    return Part(tuple(_rows(fleet, cut, link_s)), _checks(cut))
+    return Part(tuple(_rows(fleet, cut)), _checks(cut))
 
 
 def _open(fleet: Fleet, cut: _Cut, store: Path) -> dict[System, float]:
@@ -164,7 +187,7 @@ def _time_one_s(fleet: Fleet) -> float:
     return float(fleet.ask(UNSHARDED, "run", microbatches=10)["wall_s"]) / 10
 
 
-def _rate_per_s(fleet: Fleet, cut: _Cut, system: System, one_s: float, link_s: float) -> float:
+def _rate_per_s(fleet: Fleet, cut: _Cut, system: System, one_s: float) -> float:
     """Microbatches per second of one system, in one window."""
     plan = cut.plan
     if system == LABKIT:
@@ -178,15 +201,15 @@ def _rate_per_s(fleet: Fleet, cut: _Cut, system: System, one_s: float, link_s: f
         return steps * plan.step_microbatches / float(answers[-1]["wall_s"])
     walls_s = [float(answer["wall_s"]) for answer in cut.ask_parts(fleet, BOUND, "run", microbatches=microbatches)]
     cut.alone_per_s.append([microbatches / wall_s for wall_s in walls_s])
-    return min(microbatches / max(walls_s), 1 / link_s)
+    return min(microbatches / max(walls_s), 1 / cut.link_s)
 
 
-def _rows(fleet: Fleet, cut: _Cut, link_s: float) -> list[BenchRow]:
+def _rows(fleet: Fleet, cut: _Cut) -> list[BenchRow]:
     rows = [_rate_row(fleet, cut, system) for system in WAYS]
     for stage, rates in enumerate(zip(*cut.alone_per_s, strict=True)):
         one = spread(rates)
         rows.append(BenchRow(cut.case, str(BOUND), f"stage {stage} by itself", one.value, one.low, one.high, "1/s"))
-    rows.append(BenchRow(cut.case, str(BOUND), "one hop through the ring", 1 / link_s, unit="1/s"))
+    rows.append(BenchRow(cut.case, str(BOUND), "one hop through the ring", 1 / cut.link_s, unit="1/s"))
     for other in (*TORCHES, UNSHARDED, BOUND):
         if cut.per_s[other]:
             found = side_by_side(cut.per_s[LABKIT], cut.per_s[other])
@@ -218,7 +241,7 @@ def _notes(plan: StagePlan) -> tuple[str, ...]:
     shares = ", ".join(f"{count} stages with {max(1, cores // count)} thread(s) each" for count in plan.counts)
     models = "; ".join(map(_described, plan.models))
     return (
-        f"Stages: {models}; cut into equal counts for everybody; {cores} cores: {shares}; the model in one piece has "
+        f"Stages: {models}; all systems cut in the same places; {cores} cores: {shares}; the model in one piece has "
         "the same cores. Balancing is off, so that the cuts stay alike. What labkit's controller takes of the stages' "
         "cores is much the same for every microbatch, so it weighs less where a stage takes longer.",
         "labkit's workers keep freed memory (labkit.devices.keep_freed_memory), and so do the bound and the model in "
@@ -234,8 +257,12 @@ def _notes(plan: StagePlan) -> tuple[str, ...]:
     )
 
 
-def _described(model: Mapping[str, int]) -> str:
+def _described(model: Mapping[str, Any]) -> str:
+    if "name" in model:
+        return (
+            f"{model['name']}, real weights, cut by labkit's profile, microbatches of {model['rows']} images of noise"
+        )
     return (
         f"{model['blocks']} equal blocks (linear layer {model['width']} wide, GELU), microbatches of {model['rows']} "
-        f"rows, {_activation_bytes(model) / 1024:.0f} KiB on each edge"
+        f"rows, {_activation_bytes(model) / 1024:.0f} KiB on each edge, cut into equal counts"
     )

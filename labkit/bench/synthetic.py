@@ -13,6 +13,7 @@ from labkit.bench.result import BenchCheck, BenchRow, Part
 from labkit.bench.rounds import Spread, in_turn, side_by_side, spread
 from labkit.bench.sample import Sample, Window, measured, simulated
 from labkit.bench.system import LABKIT, System
+from labkit.bench.way import Way
 from labkit.measure import NumberClass
 
 __all__ = ["SyntheticPlan", "run"]
@@ -45,7 +46,7 @@ def run(fleet: Fleet, plan: SyntheticPlan) -> Part:
         by_rate[rate][SIMULATION].append(simulated(window))
         for system in in_turn(fleet.systems, number):
             fleet.say(f"{rate:.0f}/s, round {number + 1} of {plan.rounds}: {system}")
-            sample = fleet.attempt(system, measured, fleet, system, window)
+            sample = fleet.attempt(system, measured, fleet, Way(str(system), system, "open"), window)
             if sample is not None:
                 by_rate[rate][str(system)].append(sample)
     parts = [_rate(fleet, rate, samples, plan.rounds) for rate, samples in by_rate.items()]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from labkit.batching import AIMD, Deferral, FixedSize, Greedy, MaxWait, Policy, PreferredSizes
+from labkit.batching import AIMD, Deferral, FixedSize, Goodput, Greedy, MaxWait, Policy, PreferredSizes
 from labkit.errors import require_known
 
 __all__ = ["NO_BATCHING", "POLICIES", "policy"]
@@ -19,6 +19,7 @@ _MAKERS: dict[str, Callable[[int, float, float], Policy]] = {
     "preferred sizes": lambda cap, wait_ms, slo_ms: PreferredSizes(tuple(sorted({max(1, cap // 4), cap})), wait_ms),
     "AIMD": lambda cap, wait_ms, slo_ms: AIMD(slo_ms / 2),
     "deferral": lambda cap, wait_ms, slo_ms: Deferral(slo_ms),
+    "goodput": lambda cap, wait_ms, slo_ms: Goodput(slo_ms),
     NO_BATCHING: lambda cap, wait_ms, slo_ms: FixedSize(1),
 }
 

@@ -10,7 +10,7 @@ from threading import Event
 import pytest
 import torch
 
-from labkit.batching import AIMD, Batcher, Deferral, FixedSize, Greedy, MaxWait, PreferredSizes
+from labkit.batching import AIMD, Batcher, Deferral, FixedSize, Goodput, Greedy, MaxWait, PreferredSizes
 from labkit.errors import DeadlineExceeded, ModelFailed
 
 
@@ -345,7 +345,7 @@ def test_one_size_history_calls_nothing_hopeless(gate):
 
 @pytest.mark.parametrize(
     "policy",
-    [Greedy(), MaxWait(2), FixedSize(4, max_wait_ms=2), PreferredSizes((4, 8), 2), AIMD(5), Deferral(20)],
+    [Greedy(), MaxWait(2), FixedSize(4, max_wait_ms=2), PreferredSizes((4, 8), 2), AIMD(5), Deferral(20), Goodput(20)],
     ids=lambda policy: type(policy).__name__,
 )
 def test_slow_calls_with_pauses_between_them_all_succeed(policy):

@@ -10,6 +10,7 @@ from labkit.batching import (
     AIMD,
     Deferral,
     FixedSize,
+    Goodput,
     Greedy,
     MaxWait,
     PreferredSizes,
@@ -30,7 +31,7 @@ def service(**seconds_by_size):
     return model
 
 
-def view(rows, *, cap=8, age_ms=0.0, full=None, deadline_ms=math.inf, service=None):
+def view(rows, *, cap=8, age_ms=0.0, full=None, deadline_ms=math.inf, service=None, ages_ms=()):
     return View(
         now_s=NOW_S,
         rows=rows,
@@ -39,7 +40,14 @@ def view(rows, *, cap=8, age_ms=0.0, full=None, deadline_ms=math.inf, service=No
         oldest_s=NOW_S - age_ms / 1000,
         deadline_s=NOW_S + deadline_ms / 1000,
         service=service or ServiceModel(),
+        arrivals_s=lambda: [NOW_S - one / 1000 for one in ages_ms or [age_ms] * rows],
     )
+
+
+def late(*ages_ms, cap=32):
+    """A queue of these ages before a service of 20 ms + 1 ms a row."""
+    sizes = {f"_{rows}": 0.020 + 0.001 * rows for rows in range(1, 33)}
+    return view(len(ages_ms), cap=cap, age_ms=max(ages_ms), service=service(**sizes), ages_ms=ages_ms)
 
 
 TABLE = [
@@ -80,6 +88,21 @@ TABLE = [
     (Deferral(100, margin_ms=5), view(8, service=service(_1=0.001)), Run(8)),
     (Deferral(100, margin_ms=5), view(1, deadline_ms=50, service=service(_1=0.020)), WaitUntil(NOW_S + 0.025)),
     (Deferral(100, margin_ms=5), view(1, deadline_ms=10, service=service(_1=0.020)), Run(1)),
+    (Goodput(100), view(3), Run(3)),
+    (Goodput(100), view(50, age_ms=5000), Run(8)),
+    (Goodput(101.5), late(50, 40, 30), Run(3)),
+    # One row less in the batch keeps all of it in time.
+    (Goodput(101.5), late(77, 70, 60, 50), Run(3)),
+    # The first is late already; it fills the room that the others leave.
+    (Goodput(101.5), late(90, 60, 50), Run(20, pass_over=1)),
+    # The first could be in time alone, but then nobody else would be.
+    (Goodput(101.5), late(79, 75, 74, 73), Run(5, pass_over=1)),
+    # The caps of a batch and of the queue leave no room that matters: nobody has to stand back.
+    (Goodput(101.5), late(77, 10, 10, 10, cap=3), Run(3)),
+    # Whoever came first by rank, because it stood back long ago, is no measure for the others.
+    (Goodput(101.5), late(1100, 20, 10), Run(32, pass_over=1)),
+    # Nobody can be in time: it is greedy.
+    (Goodput(101.5), late(500, 400, 90, 85), Run(4)),
 ]
 
 
@@ -135,6 +158,9 @@ def test_aimd_finds_the_largest_batch_within_its_goal():
         lambda: AIMD(10, backoff=1.0),
         lambda: Deferral(0),
         lambda: Deferral(10, margin_ms=-1),
+        lambda: Goodput(0),
+        lambda: Goodput(10, margin_ms=-1),
+        lambda: Goodput(10, margin_ms=10),
     ],
 )
 def test_a_senseless_setting_is_refused_when_the_policy_is_made(make):
@@ -143,7 +169,7 @@ def test_a_senseless_setting_is_refused_when_the_policy_is_made(make):
 
 
 @given(
-    st.sampled_from([Greedy(), MaxWait(7), FixedSize(5), PreferredSizes((2, 6)), AIMD(30), Deferral(50)]),
+    st.sampled_from([Greedy(), MaxWait(7), FixedSize(5), PreferredSizes((2, 6)), AIMD(30), Deferral(50), Goodput(50)]),
     st.integers(1, 100),
     st.integers(1, 16),
     st.floats(0, 2000),
@@ -162,3 +188,20 @@ def test_every_policy_runs_something_in_the_end_and_never_waits_for_the_past(
         decided = policy.decide(late)
     assert isinstance(decided, Run)
     assert decided.rows >= 1
+
+
+@given(st.lists(st.integers(0, 120), min_size=1, max_size=40), st.integers(1, 32))
+def test_goodput_runs_as_many_rows_in_time_as_any_batch_can(ages_ms, cap):
+    ages_ms = sorted(ages_ms, reverse=True)
+
+    def in_time(first, rows):
+        return ages_ms[first] + 20 + rows <= 100
+
+    batches = [(rows, -first) for first in range(len(ages_ms)) for rows in range(1, min(cap, len(ages_ms) - first) + 1)]
+    most = max((batch for batch in batches if in_time(-batch[1], batch[0])), default=None)
+    decided = Goodput(101.5).decide(late(*ages_ms, cap=cap))
+    if most is None:
+        assert decided == Run(min(cap, len(ages_ms)))
+        return
+    assert (min(decided.rows, len(ages_ms) - decided.pass_over), -decided.pass_over) == most
+    assert in_time(decided.pass_over, decided.rows) or decided.rows == most[0]

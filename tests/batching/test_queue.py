@@ -42,6 +42,12 @@ class Discard:
 
 
 @dataclass(frozen=True)
+class PassOver:
+    which: int
+    count: int
+
+
+@dataclass(frozen=True)
 class Take:
     which: int
     rows: int
@@ -63,6 +69,7 @@ pushes = st.builds(
     st.sampled_from([math.inf, math.inf, 10.0, 20.0, 30.0]),
     st.sampled_from("abc"),
 )
+passes = st.builds(PassOver, st.integers(0, 2), st.integers(1, 5))
 takes = st.builds(
     Take,
     st.integers(0, 2),
@@ -74,8 +81,11 @@ takes = st.builds(
 )
 
 
-def in_order(waiting):
-    return sorted(waiting, key=lambda one: (one.arrived_s + one.priority * AGEING_S, one.number))
+def in_order(waiting, passed=frozenset()):
+    def rank_s(one):
+        return one.arrived_s + (one.priority + (one.number in passed)) * AGEING_S
+
+    return sorted(waiting, key=lambda one: (rank_s(one), one.number))
 
 
 def first_that_fit(requests, step):
@@ -88,9 +98,8 @@ def first_that_fit(requests, step):
     return taken
 
 
-def expected_take(waiting, step):
+def expected_take(ordered, step):
     """Brute force of the documented rule: what runs, what is answered as too late; all others go on waiting."""
-    ordered = in_order(waiting)
     hopeless = [one for one in ordered if one.deadline_s < step.times.hopeless_s]
     good = [one for one in ordered if one.deadline_s >= max(step.times.hopeless_s, step.times.doubtful_s)]
     doubtful = [one for one in ordered if one not in hopeless and one not in good]
@@ -108,9 +117,9 @@ def expected_take(waiting, step):
 
 
 @settings(max_examples=400, deadline=None)
-@given(st.lists(st.one_of(pushes, pushes, st.builds(Discard, st.integers(0, 99)), takes), max_size=60))
+@given(st.lists(st.one_of(pushes, pushes, st.builds(Discard, st.integers(0, 99)), passes, takes), max_size=60))
 def test_any_history_of_pushes_withdrawals_and_batches_agrees_with_a_sorted_list(history):
-    queue, waiting = Queue(), []
+    queue, waiting, passed = Queue(), [], set()
     for number, step in enumerate(history):
         if isinstance(step, Push):
             request = make(
@@ -131,22 +140,28 @@ def test_any_history_of_pushes_withdrawals_and_batches_agrees_with_a_sorted_list
         elif isinstance(step, Take) and waiting:
             buckets = list(queue.by_urgency())
             bucket = buckets[step.which % len(buckets)]
-            mine = [one for one in waiting if one.key == bucket.key]
+            mine = in_order([one for one in waiting if one.key == bucket.key], passed)
             taken = queue.take(bucket, step.rows, step.max_cost, step.times)
             assert taken == expected_take(mine, step)
             assert all(one.state is State.RUNNING for one in taken[0] + taken[1])
             waiting = [one for one in waiting if one not in taken[0] + taken[1]]
-        check(queue, waiting)
+        elif isinstance(step, PassOver) and waiting:
+            buckets = list(queue.by_urgency())
+            bucket = buckets[step.which % len(buckets)]
+            mine = in_order([one for one in waiting if one.key == bucket.key], passed)
+            bucket.pass_over(step.count, AGEING_S)
+            passed |= {one.number for one in mine[: step.count]}
+        check(queue, waiting, passed)
 
 
-def check(queue, waiting):
+def check(queue, waiting, passed):
     assert queue.rows == len(waiting)
     buckets = list(queue.by_urgency())
-    assert [bucket.head() for bucket in buckets] == in_order(
-        in_order([one for one in waiting if one.key == key])[0] for key in {one.key for one in waiting}
-    )
+    heads = [in_order([one for one in waiting if one.key == key], passed)[0] for key in {one.key for one in waiting}]
+    assert [bucket.head() for bucket in buckets] == in_order(heads, passed)
     for bucket in buckets:
-        mine = [one for one in waiting if one.key == bucket.key]
+        mine = in_order([one for one in waiting if one.key == bucket.key], passed)
+        assert bucket.arrivals_s() == [one.arrived_s for one in mine]
         assert bucket.rows == len(mine)
         assert math.isclose(bucket.cost, sum(one.cost for one in mine))
         assert bucket.oldest_s() == min(one.arrived_s for one in mine)
@@ -166,6 +181,17 @@ def test_nothing_is_overtaken_by_what_came_later_than_its_ageing_allows(arrivals
         for later in order[place + 1 :]:
             # `later` was served after `one`: it must not have been due to be served before it.
             assert one.arrived_s - later.arrived_s <= AGEING_S * (later.priority - one.priority)
+
+
+def test_nobody_is_passed_over_twice_so_the_first_come_first_again_after_their_ageing():
+    queue = Queue()
+    for number in range(6):
+        queue.push(make(number, float(number)))
+    bucket = next(queue.by_urgency())
+    for _ in range(3):
+        bucket.pass_over(2, AGEING_S)
+    # First 0 and 1 went behind 3, then 2 and 3 went behind those; in the third turn 0 stays first, and 4 alone goes.
+    assert [one.number for one in queue.take(bucket, 6)[0]] == [0, 1, 5, 2, 3, 4]
 
 
 def test_a_row_dearer_than_the_whole_budget_runs_alone():

@@ -8,10 +8,12 @@ import pytest
 
 from labkit.bench.sample import TRIES, Sample, Window, measured, simulated
 from labkit.bench.system import LABKIT, System
+from labkit.bench.way import Way
 from labkit.errors import RunVoid
 from labkit.measure import inoue_bound
 from labkit.measure.curve import LinearCurve
 
+OPEN = Way("labkit", LABKIT, "open")
 WINDOW = Window(rate_per_s=100.0, duration_s=5.0, warmup_s=2.0, seed=1)
 
 
@@ -39,7 +41,7 @@ def test_a_request_without_an_answer_is_infinitely_late(pretended: Any) -> None:
         count = len(fields["at_s"])
         return {"latencies_ms": [None, *[30.0] * (count - 2), None], "lags_ms": [0.0] * count}
 
-    sample = measured(pretended((LABKIT,), answer), LABKIT, WINDOW)
+    sample = measured(pretended((LABKIT,), answer), OPEN, WINDOW)
     assert sample.percentile_ms(50) == 30.0
     assert sample.percentile_ms(100) == math.inf
 
@@ -51,7 +53,7 @@ def test_a_worker_is_given_the_arrivals_of_the_window(pretended: Any) -> None:
         given.append(fields["at_s"])
         return answering(30.0)(system, do, fields)
 
-    sample = measured(pretended((LABKIT,), answer), LABKIT, WINDOW)
+    sample = measured(pretended((LABKIT,), answer), OPEN, WINDOW)
     assert given == [WINDOW.arrivals_s().tolist()]
     assert sample.mean_batch == 2.0
 
@@ -59,14 +61,14 @@ def test_a_worker_is_given_the_arrivals_of_the_window(pretended: Any) -> None:
 def test_a_late_generator_voids_the_run_after_some_tries(pretended: Any) -> None:
     fleet = pretended((LABKIT,), answering(30.0, lag_ms=6.0))
     with pytest.raises(RunVoid, match="late"):
-        measured(fleet, LABKIT, WINDOW)
+        measured(fleet, OPEN, WINDOW)
     assert len(fleet.asked) == TRIES
 
 
 def test_a_run_that_was_late_once_is_repeated(pretended: Any) -> None:
     lags = iter((6.0, 0.1))
     fleet = pretended((LABKIT,), lambda *asked: answering(30.0, next(lags))(*asked))
-    assert measured(fleet, LABKIT, WINDOW).void == ""
+    assert measured(fleet, OPEN, WINDOW).void == ""
 
 
 def test_meeting_an_slo_takes_proof() -> None:

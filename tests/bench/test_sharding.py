@@ -9,7 +9,7 @@ import pytest
 from labkit import bench
 from labkit.bench import sharding
 from labkit.bench.result import BenchCheck, Part
-from labkit.bench.sharding import FULL, QUICK
+from labkit.bench.sharding import FEW_BLOCKS, FULL, LARGE_BLOCKS, QUICK
 from labkit.errors import MeasureError
 
 CHECKS: tuple[BenchCheck, ...] = ()
@@ -49,7 +49,7 @@ def test_the_quick_run_has_every_case_and_size_and_is_shorter() -> None:
     assert "every case" in QUICK.left_out
 
 
-def test_both_models_are_cut_everywhere_and_one_does_eight_times_the_work_of_the_other() -> None:
+def test_the_same_models_are_cut_everywhere_blocks_of_one_do_eight_times_the_work_of_the_other_s() -> None:
     assert QUICK.stages.models == FULL.stages.models
-    work = [model["rows"] * model["width"] ** 2 for model in FULL.stages.models]
+    work = [model["rows"] * model["width"] ** 2 for model in (FEW_BLOCKS, LARGE_BLOCKS)]
     assert work[1] == 8 * work[0]

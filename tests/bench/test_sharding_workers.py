@@ -14,7 +14,7 @@ from labkit.bench.fleet import Fleet
 from labkit.bench.hops import GLOO, PIPE, PYZMQ, RING
 from labkit.bench.losses import LABKIT
 from labkit.bench.peers.bare_stage import BareStage
-from labkit.bench.peers.mlp import Mlp
+from labkit.bench.peers.net import model_of
 from labkit.bench.system import System
 
 MODEL = {"blocks": 4, "width": 16, "rows": 4}
@@ -57,7 +57,7 @@ def fleet() -> Iterator[Fleet]:
 
 def test_the_pipeline_runs_is_hurt_and_slowed_and_answers_rightly(fleet: Fleet) -> None:
     opened = fleet.ask(LABKIT, "open", model=MODEL, boundaries=[0, 2, 4], balanced=True, spares=1)
-    whole = Mlp(**MODEL)
+    whole = model_of(MODEL)
     with torch.inference_mode():
         expected = torch.nn.Sequential(*whole.layers())(whole.microbatch())
     assert opened["size"] == pytest.approx(float(expected.abs().mean()), rel=1e-5)
@@ -87,6 +87,21 @@ def test_ranks_of_torch_compute_what_the_model_does(fleet: Fleet, tmp_path: Path
     loaded = last_two.load(MODEL, first=2, last=4, threads=torch.get_num_threads())
     assert joined[RANKS[1]]["size"] == pytest.approx(loaded["size"], rel=1e-5)
     assert last_two.run(microbatches=3)["wall_s"] > 0
+
+
+def test_a_real_model_is_planned_and_runs_in_its_stages(fleet: Fleet) -> None:
+    model = {"name": "efficientnet-lite0", "rows": 1}
+    plan = fleet.ask(LABKIT, "plan", model=model, stages=2, threads=1)
+    first, cut, last = plan["boundaries"]
+    whole = model_of(model)
+    layers, batch = whole.layers(), whole.microbatch()
+    assert (first, last) == (0, len(layers))
+    with torch.inference_mode():
+        value = torch.nn.Sequential(*layers[:cut])(batch)
+        expected = torch.nn.Sequential(*layers[cut:])(value)
+    assert plan["edge_bytes"] == value.nbytes
+    opened = fleet.ask(LABKIT, "open", model=model, boundaries=plan["boundaries"])
+    assert opened["size"] == pytest.approx(float(expected.abs().mean()), rel=1e-4)
 
 
 def test_a_hop_brings_everything_back_and_leaves_nothing_behind(fleet: Fleet) -> None:

@@ -1,5 +1,6 @@
 """Case (a) on pretended workers: rates, the bound, ratios, and systems that fail or disagree."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from labkit.errors import MeasureError
 from labkit.measure.provenance import usable_cores
 
 MODEL = {"blocks": 12, "width": 256, "rows": 100}
+REAL = {"name": "a-model", "rows": 8}
 PLAN = StagePlan((MODEL,), counts=(2,), rounds=2, window_s=1.0, warmup_s=0.1, step_microbatches=10)
 # Seconds of a microbatch: a stage by itself, and through torch's pipeline; labkit answers with its rate.
 ALONE_S = {"bound, stage 0": 0.010, "bound, stage 1": 0.0125}
@@ -59,6 +61,42 @@ def test_labkit_is_held_to_1_2_times_torch(pretended: Any) -> None:
     found = check(part, TORCH.name)
     assert found.value == pytest.approx(76.0 / 50.0)
     assert (found.goal, found.holds) == (">= 1.2", True)
+
+
+def test_a_real_model_is_cut_as_labkit_plans_by_everybody(pretended: Any) -> None:
+    told: dict[str, tuple[int, ...]] = {}
+
+    def planned(system: System, do: str, fields: dict[str, Any]) -> dict[str, Any]:
+        if do == "plan":
+            assert (fields["model"], fields["stages"]) == (REAL, 2)
+            return {"boundaries": [0, 3, 10], "edge_bytes": 12345}
+        if do == "bounce":
+            assert fields["size_bytes"] == 12345
+            return {"ms": 1.0}
+        if do in ("open", "join"):
+            told[system.name] = tuple(fields["boundaries"])
+        if do == "load":
+            told[system.name] = (fields["first"], fields["last"])
+        return answer(system, do, fields)
+
+    part = stages.run(pretended((), planned), replace(PLAN, models=(REAL,)))
+    assert check(part, "a-model").name.startswith("2 stages, a-model")
+    assert told.pop("bound, stage 0") == (0, 3)
+    assert told.pop("bound, stage 1") == (3, 10)
+    assert told.pop(UNSHARDED.name) == (0, 10)
+    assert set(told.values()) == {(0, 3, 10)}
+
+
+def test_a_real_model_that_cannot_be_had_is_left_out_and_named(pretended: Any) -> None:
+    def absent(system: System, do: str, fields: dict[str, Any]) -> dict[str, Any]:
+        if do == "plan":
+            raise MeasureError("it is not in the cache")
+        return answer(system, do, fields)
+
+    part = stages.run(pretended((), absent), replace(PLAN, models=(REAL, MODEL)))
+    assert "not measured: it is not in the cache" in [row.metric for row in part.rows]
+    assert check(part, "a-model").holds is None
+    assert check(part, "256 wide").holds is not None
 
 
 def test_the_model_in_one_piece_stands_beside_it(pretended: Any) -> None:

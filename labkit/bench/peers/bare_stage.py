@@ -10,7 +10,7 @@ from torch import nn
 
 from labkit.devices import keep_freed_memory
 
-from .mlp import Mlp
+from .net import model_of
 from .protocol import serve
 
 __all__ = ["BareStage", "main"]
@@ -24,13 +24,13 @@ class BareStage:
         self.given = torch.zeros(0)
 
     @torch.inference_mode()
-    def load(self, model: dict[str, int], first: int, last: int, threads: int) -> dict[str, Any]:
+    def load(self, model: dict[str, Any], first: int, last: int, threads: int) -> dict[str, Any]:
         """Make blocks `first` to `last - 1`, and the input that they would get; answer with the output's mean size."""
         torch.set_num_threads(threads)
         keep_freed_memory()
-        mlp = Mlp(**model)
-        layers = mlp.layers()
-        self.given = nn.Sequential(*layers[:first])(mlp.microbatch())
+        net = model_of(model)
+        layers = net.layers()
+        self.given = nn.Sequential(*layers[:first])(net.microbatch())
         self.module = nn.Sequential(*layers[first:last])
         return {"size": float(self.module(self.given).abs().mean())}
 

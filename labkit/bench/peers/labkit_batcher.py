@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import Any
 
-from labkit.batching import Batcher
+from labkit.batching import Batcher, Goodput
 from labkit.errors import QueueFull
 
 from .coroutines import burst
@@ -21,13 +21,21 @@ __all__ = ["main"]
 
 def main() -> None:
     """Answer the bench's requests."""
-    serve({"open": _open_loop, "burst": _no_op, "burst by await": _no_op_awaited})
+    serve(
+        {
+            "open": _open_loop,
+            "open with a goal": lambda at_s, slo_ms: _open_loop(at_s, policy=Goodput(slo_ms)),
+            "open with a limit": lambda at_s, slo_ms: _open_loop(at_s, policy=Goodput(slo_ms), timeout_s=slo_ms / 1e3),
+            "burst": _no_op,
+            "burst by await": _no_op_awaited,
+        }
+    )
 
 
-def _open_loop(at_s: Sequence[float]) -> dict[str, Any]:
-    """The synthetic service under an open load, greedy policy."""
+def _open_loop(at_s: Sequence[float], **settings: Any) -> dict[str, Any]:
+    """The synthetic service under an open load, greedy if `settings` do not say otherwise."""
     service = Service()
-    with Batcher(service, max_rows=CAP) as batcher:
+    with Batcher(service, max_rows=CAP, **settings) as batcher:
 
         def send(number: int, due_s: float, answered: Answered) -> None:
             def told(future: Future[Any]) -> None:

@@ -15,9 +15,9 @@ from torch import nn
 
 from labkit.errors import LabkitError
 from labkit.records import StepRecord
-from labkit.sharding import Balancing, Budget, Pipeline
+from labkit.sharding import Balancing, Budget, Pipeline, partition, profile
 
-from .mlp import Mlp
+from .net import BenchModel, Net, model_of
 from .protocol import serve
 
 __all__ = ["Feed", "PipelineUnderLoad", "main"]
@@ -37,11 +37,12 @@ class Feed:
     for the cores are the stages'.
     """
 
-    def __init__(self, pipeline: Pipeline, mlp: Mlp, depth: int) -> None:
+    def __init__(self, pipeline: Pipeline, model: BenchModel, depth: int) -> None:
         self.pipeline = pipeline
-        self.payloads = [mlp.microbatch(seed) for seed in range(PAYLOADS)]
+        self.payloads = [model.microbatch(seed) for seed in range(PAYLOADS)]
         with torch.inference_mode():
-            self.expected = [_sample(nn.Sequential(*mlp.layers())(payload)) for payload in self.payloads]
+            whole = nn.Sequential(*model.layers())
+            self.expected = [_sample(whole(payload)) for payload in self.payloads]
         # Twice what the pipeline lets in at a time, so that it never waits for us.
         self.in_flight = 2 * depth * sum(stage.workers for stage in pipeline.snapshot().stages)
         self.asked = self.wrong = 0
@@ -78,12 +79,21 @@ class PipelineUnderLoad:
     """The pipeline that `open` has made."""
 
     pipeline: Pipeline
-    mlp: Mlp
+    model: BenchModel
     depth: int
+
+    def plan(self, model: dict[str, Any], stages: int, threads: int) -> dict[str, Any]:
+        """Where labkit would cut a real model, by what its layers take; and the largest value that crosses a cut."""
+        torch.set_num_threads(threads)
+        net = Net(**model)
+        measured = profile(net.chain(), net.microbatch(), batch_sizes=(net.rows,))
+        found = partition(measured.problem(["cpu"] * stages))
+        edge_bytes = max(measured.cut_bytes[0][cut] for cut in found.boundaries[1:-1])
+        return {"boundaries": found.boundaries, "edge_bytes": edge_bytes}
 
     def open(
         self,
-        model: dict[str, int],
+        model: dict[str, Any],
         boundaries: list[int],
         slowdowns: list[float] | None = None,
         balanced: bool = False,
@@ -91,9 +101,9 @@ class PipelineUnderLoad:
         depth: int = 2,
     ) -> dict[str, Any]:
         """Start it and answer one request; answer with the output's mean size."""
-        self.mlp, self.depth = Mlp(**model), depth
+        self.model, self.depth = model_of(model), depth
         self.pipeline = Pipeline(
-            self.mlp.layers(),
+            self.model.layers(),
             boundaries=boundaries,
             slowdowns=slowdowns,
             spares=spares,
@@ -102,7 +112,7 @@ class PipelineUnderLoad:
             # So many faults in so short a time would otherwise count as a broken device.
             budget=Budget(restarts=1000),
         )
-        return {"size": float(self.pipeline.submit(self.mlp.microbatch()).result(ANSWER_LIMIT_S).abs().mean())}
+        return {"size": float(self.pipeline.submit(self.model.microbatch()).result(ANSWER_LIMIT_S).abs().mean())}
 
     def run(self, seconds: float, warmup_s: float) -> dict[str, Any]:
         """The rate of answers in a window, with the load on until after its end."""
@@ -171,7 +181,7 @@ class PipelineUnderLoad:
         return {}
 
     def _feed(self) -> Feed:
-        return Feed(self.pipeline, self.mlp, self.depth)
+        return Feed(self.pipeline, self.model, self.depth)
 
     def _answered_s(self, first_s: float, last_s: float) -> list[float]:
         return [row.finished_s for row in self.pipeline.records.requests() if first_s <= row.finished_s <= last_s]
@@ -227,5 +237,5 @@ def _alike(sample: list[float], expected: list[float]) -> bool:
 def main() -> None:
     """Answer the bench's requests."""
     under_load = PipelineUnderLoad()
-    commands = ("open", "run", "quiet", "fault", "slow", "close")
+    commands = ("plan", "open", "run", "quiet", "fault", "slow", "close")
     serve({name: getattr(under_load, name) for name in commands})

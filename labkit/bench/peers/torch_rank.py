@@ -16,7 +16,7 @@ from torch.distributed.pipelining.schedules import _ScheduleForwardOnly
 from labkit.devices import keep_freed_memory
 
 from .hop_gloo import join_group
-from .mlp import Mlp
+from .net import model_of
 from .protocol import serve
 
 __all__ = ["TorchRank", "main"]
@@ -30,7 +30,7 @@ class TorchRank:
 
     def join(
         self,
-        model: dict[str, int],
+        model: dict[str, Any],
         boundaries: list[int],
         rank: int,
         store: str,
@@ -44,11 +44,11 @@ class TorchRank:
             keep_freed_memory()
         ranks = len(boundaries) - 1
         join_group(store, rank, ranks)
-        mlp = Mlp(**model)
-        module = nn.Sequential(*mlp.layers()[boundaries[rank] : boundaries[rank + 1]])
+        net = model_of(model)
+        module = nn.Sequential(*net.layers()[boundaries[rank] : boundaries[rank + 1]])
         stage = PipelineStage(module, rank, ranks, torch.device("cpu"))
         self.schedule = _ScheduleForwardOnly(stage, n_microbatches=microbatches)
-        self.batch = (mlp.microbatch().repeat(microbatches, 1),) if rank == 0 else ()
+        self.batch = (torch.cat([net.microbatch()] * microbatches),) if rank == 0 else ()
         output = self._step()
         return {"size": None if output is None else float(output.abs().mean())}
 
