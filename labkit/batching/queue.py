@@ -97,21 +97,20 @@ class Bucket:
     def push(self, request: Request) -> None:
         """Let `request` wait here."""
         request.state = QUEUED
-        self._line_up(request, request.priority)
-        if request.deadline_s != inf:
-            self._deadlines.push(request)
-        self.rows += 1
-        self.cost += request.cost
-
-    def _line_up(self, request: Request, level: Hashable) -> None:
-        lane = self._levels.get(level)
-        if lane is None:
-            lane = self._levels[level] = _Lane()
+        lane = self._levels.get(request.priority) or self._opened(request.priority)
         # Nearly all come in order of arrival.
         if not lane.entries or lane.entries[-1].arrived_s < request.arrived_s:
             lane.entries.append(request)
         else:
             lane.insert(request)
+        if request.deadline_s != inf:
+            self._deadlines.push(request)
+        self.rows += 1
+        self.cost += request.cost
+
+    def _opened(self, level: Hashable) -> _Lane:
+        lane = self._levels[level] = _Lane()
+        return lane
 
     def pass_over(self, count: int, ageing_s: float) -> None:
         """Let the first `count` by rank stand back as if one priority level lower, each of them once and no more."""
@@ -124,7 +123,8 @@ class Bucket:
             lane.entries.popleft()
             request.passed_over = True
             request.rank_s += ageing_s
-            self._line_up(request, ("passed over", request.priority))
+            level = ("passed over", request.priority)
+            (self._levels.get(level) or self._opened(level)).insert(request)
 
     def drop(self, requests: Sequence[Request], state: State) -> None:
         """Take requests out of the order, wherever they stand, into `state`."""

@@ -62,6 +62,11 @@ class Feed:
         end_s = time.perf_counter() + seconds
         self.until(lambda: time.perf_counter() >= end_s)
 
+    def fill(self, seconds: float) -> None:
+        """Go on for so long, and until the pipeline has been full and has answered as much as it holds."""
+        self.go(seconds)
+        self.until(lambda: self.asked - len(self._flying) >= self.in_flight)
+
     def drain(self) -> None:
         """Take the answers that are still to come."""
         while self._flying:
@@ -117,7 +122,7 @@ class PipelineUnderLoad:
     def run(self, seconds: float, warmup_s: float) -> dict[str, Any]:
         """The rate of answers in a window, with the load on until after its end."""
         feed = self._feed()
-        feed.go(warmup_s)
+        feed.fill(warmup_s)
         begun_s = time.perf_counter()
         feed.go(seconds)
         answered_s = self._answered_s(begun_s, time.perf_counter())

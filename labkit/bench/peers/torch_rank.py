@@ -22,6 +22,14 @@ from .protocol import serve
 __all__ = ["TorchRank", "main"]
 
 
+class Contiguous(nn.Module):
+    """gloo sends no other tensors, and convolutions answer with channels last."""
+
+    def forward(self, value: torch.Tensor) -> torch.Tensor:
+        """The value, copied where it has to be."""
+        return value.contiguous()
+
+
 class TorchRank:
     """A rank, once it has joined."""
 
@@ -45,7 +53,7 @@ class TorchRank:
         ranks = len(boundaries) - 1
         join_group(store, rank, ranks)
         net = model_of(model)
-        module = nn.Sequential(*net.layers()[boundaries[rank] : boundaries[rank + 1]])
+        module = nn.Sequential(*net.layers()[boundaries[rank] : boundaries[rank + 1]], Contiguous())
         stage = PipelineStage(module, rank, ranks, torch.device("cpu"))
         self.schedule = _ScheduleForwardOnly(stage, n_microbatches=microbatches)
         self.batch = (torch.cat([net.microbatch()] * microbatches),) if rank == 0 else ()
