@@ -145,7 +145,7 @@ class Batcher:
         loop, mailbox = asyncio.get_running_loop(), self._mailbox
         if mailbox is None or mailbox.loop is not loop:
             # Kept in a name of its own: another thread's loop may replace the attribute at any moment.
-            self._mailbox = mailbox = Mailbox(loop)
+            self._mailbox = mailbox = Mailbox(loop, self._on_cancel)
         request = self._request(payload, None, timeout_s, priority, mailbox)
         self._accept([request])
         return request.future  # type: ignore[return-value]

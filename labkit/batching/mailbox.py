@@ -12,44 +12,43 @@ if TYPE_CHECKING:
 
 __all__ = ["LoopAnswer", "Mailbox"]
 
-_Letter = tuple["LoopAnswer", Any, "Exception | None"]
-
 
 class Mailbox:
-    """Where workers leave answers for one event loop."""
+    """Where the workers of one batcher leave answers for one event loop; `on_cancel` hears of withdrawn requests."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, on_cancel: Callable[[Request], None]) -> None:
         self.loop = loop
-        self._letters: deque[_Letter] = deque()
+        self.on_cancel = on_cancel
+        self._answers: deque[LoopAnswer] = deque()
         self._called = False
 
-    def put(self, letter: _Letter) -> bool:
+    def put(self, answer: LoopAnswer) -> bool:
         """Leave an answer; any thread. Whether the loop is sure to come for it; if not, it must be called."""
-        # First the letter, then the flag: whoever lowers the flag looks for letters after that.
-        self._letters.append(letter)
+        # First the answer, then the flag: whoever lowers the flag looks for answers after that.
+        self._answers.append(answer)
         return self._called and not self.loop.is_closed()
 
     def call(self) -> None:
         """Have the loop come, if it does not already; any thread."""
         if self.loop.is_closed():
-            self._letters.clear()
+            self._answers.clear()
         elif not self._called:
             self._called = True
             try:
                 self.loop.call_soon_threadsafe(self._empty)
             except RuntimeError:
                 # The loop was closed just now, and with it all who waited in it.
-                self._letters.clear()
+                self._answers.clear()
 
     def _empty(self) -> None:
-        self._called, letters = False, self._letters
-        while letters:
-            answer, output, error = letters.popleft()
+        self._called, answers = False, self._answers
+        while answers:
+            answer = answers.popleft()
             try:
-                if error is None:
-                    answer.set_result(output)
+                if answer.error is None:
+                    answer.set_result(answer.output)
                 else:
-                    answer.fail(error)
+                    answer.fail(answer.error)
             except asyncio.InvalidStateError:
                 # The one who waited has gone.
                 continue
@@ -58,16 +57,16 @@ class Mailbox:
 class LoopAnswer(asyncio.Future[Any]):
     """What `await batcher(payload)` waits for. Cancelling it, or its task, withdraws the request.
 
-    `fail` and `cancel` belong to the loop's thread, as all of an asyncio future does; the others to the worker's.
+    Made with its loop, and given `request` and `mailbox` by the former: an `__init__` would cost as much as all else.
+    `cancel` belongs to the loop's thread, as all of an asyncio future does; the others to the worker's.
     """
 
-    __slots__ = ("_mailbox", "_on_cancel", "_request")
+    __slots__ = ("error", "mailbox", "output", "request")
 
-    def __init__(self, request: Request, on_cancel: Callable[[Request], None], mailbox: Mailbox) -> None:
-        asyncio.Future.__init__(self, loop=mailbox.loop)
-        self._request: Request | None = request
-        self._on_cancel = on_cancel
-        self._mailbox = mailbox
+    output: Any
+    error: Exception | None
+    request: Request | None
+    mailbox: Mailbox
 
     def begins_unwatched(self) -> bool:
         """Whether the work may begin; asked by the worker's thread."""
@@ -75,8 +74,9 @@ class LoopAnswer(asyncio.Future[Any]):
 
     def ends_unwatched(self, result: Any) -> bool:
         """Send the answer to the loop; whether that is all. If not, the loop must be woken, by `deliver`."""
-        self._request = None
-        return self._mailbox.put((self, result, None))
+        self.request = self.error = None
+        self.output = result
+        return self.mailbox.put(self)
 
     def set_running_or_notify_cancel(self) -> bool:
         """Whether the work may begin; asked by the worker's thread."""
@@ -84,10 +84,11 @@ class LoopAnswer(asyncio.Future[Any]):
 
     def deliver(self, output: Any, error: Exception | None) -> None:
         """Send the answer to the loop, unless it is there, and wake it; called by the worker's thread."""
-        if self._request is not None:
-            self._request = None
-            self._mailbox.put((self, output, error))
-        self._mailbox.call()
+        if self.request is not None:
+            self.request = None
+            self.output, self.error = output, error
+            self.mailbox.put(self)
+        self.mailbox.call()
 
     def fail(self, error: Exception) -> None:
         """Become done with `error`; for a coroutine cannot raise StopIteration, that one is wrapped."""
@@ -95,8 +96,8 @@ class LoopAnswer(asyncio.Future[Any]):
 
     def cancel(self, msg: Any = None) -> bool:
         """Withdraw the request; its answer, should it run already, is dropped."""
-        request, self._request = self._request, None
+        request, self.request = self.request, None
         cancelled = super().cancel(msg)
         if cancelled and request is not None:
-            self._on_cancel(request)
+            self.mailbox.on_cancel(request)
         return cancelled

@@ -20,6 +20,10 @@ __all__ = ["DONE", "PREPARING", "QUEUED", "RUNNING", "Answer", "Request", "State
 _log = logging.getLogger(__name__)
 
 
+# Looking for something that is not there is slow, and most small payloads are one of these.
+_WEIGHTLESS = frozenset({bool, int, float, type(None)})
+
+
 class State(Enum):
     """Where a request is; it only ever moves down this list."""
 
@@ -142,7 +146,12 @@ class Request:
         self.cost = 1.0
         self.real_units = self.computed_units = self.copied_bytes = 0
         self.step = -1
-        self.future = Answer(self, on_cancel) if mailbox is None else LoopAnswer(self, on_cancel, mailbox)
+        self.future: Answer | LoopAnswer
+        if mailbox is None:
+            self.future = Answer(self, on_cancel)
+        else:
+            self.future = answer = LoopAnswer(loop=mailbox.loop)
+            answer.request, answer.mailbox = self, mailbox
 
     def free(self) -> None:
         """Let go of payload, row and staging slot."""
@@ -180,6 +189,8 @@ def size_bytes(payload: Any) -> int:
     >>> size_bytes(b"jpeg"), size_bytes("ab"), size_bytes(object())
     (4, 2, 0)
     """
+    if type(payload) in _WEIGHTLESS:
+        return 0
     nbytes = getattr(payload, "nbytes", None)
     if nbytes is None:
         return len(payload) if isinstance(payload, (str, bytes, bytearray)) else 0
