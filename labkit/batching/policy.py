@@ -243,9 +243,10 @@ class Goodput:
     """Run the largest batch that answers each of its rows within `slo_ms`; those that are too late for it stand back.
 
     In order of arrival, one burst makes everyone late until it is worked off: the first request, already late, takes
-    the time that the second one needed. This policy lets a late request be late, and a batch no larger than its oldest
-    row allows. Whoever stands back fills the room that is left, after `ageing_s` at the latest. Nothing is dropped.
-    While all can be answered in time, or none, it is greedy.
+    the time that the second one needed. This policy lets a late request be late, and makes a batch no larger than its
+    oldest row in time allows. Whoever stands back fills the room that is left, and comes first again after `ageing_s`.
+    While all can be answered in time, or none, it is greedy. Nexus (Shen et al., SOSP 2019) forms its batches so, and
+    drops those that are passed over; here nothing is dropped.
     """
 
     slo_ms: float

@@ -9,6 +9,7 @@ from threading import Thread, current_thread
 from labkit.batching.answering import Answering
 from labkit.batching.request import Request
 from labkit.batching.runner import Runner
+from labkit.devices import start_computing
 
 __all__ = ["Worker"]
 
@@ -39,8 +40,11 @@ class Worker:
 
     def start(self) -> None:
         """Run in a new thread."""
-        self._thread = Thread(target=self._live, name=self._name, daemon=True)
-        self._thread.start()
+        if self.runner.device == "cpu":
+            self._thread = start_computing(self._live, self._name)
+        else:
+            self._thread = Thread(target=self._live, name=self._name, daemon=True)
+            self._thread.start()
 
     def join(self, timeout_s: float) -> None:
         """Wait for the thread to end, unless it is the caller's own or, as a replacement, has not begun."""

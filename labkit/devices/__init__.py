@@ -9,6 +9,7 @@ Needs torch and numpy alone. Accelerators are found through `torch.accelerator`;
 from labkit.devices.allocator import keep_freed_memory
 from labkit.devices.attached import Device, attached, best, find, synchronize
 from labkit.devices.ceilings import Ceilings, ceilings
+from labkit.devices.computing import start_computing
 from labkit.devices.folders import cache_dir
 from labkit.devices.lease import Lease, lease
 from labkit.devices.memory import memory_free_bytes
@@ -29,6 +30,7 @@ __all__ = [
     "lease",
     "memory_free_bytes",
     "release",
+    "start_computing",
     "synchronize",
     "versions",
 ]

@@ -5,8 +5,8 @@ a network that makes and drops tens of megabytes per layer gets new pages for ea
 page is a fault (notebook 13 counts and times them). A process that answers requests all day needs that
 memory again at once, and does better to keep it.
 
-Threads other than the main one get arenas of their own, in pieces of 64 MiB that are given back whole. So all threads
-that begin later are also told to share the main arena, which grows as one.
+Threads other than the main one get arenas of their own, in pieces of 64 MiB that are given back whole. So no more
+arenas are made from then on, and the engines' threads see to it that they get the main one (`computing.py`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import os
 from functools import cache
 from typing import Any
 
-__all__ = ["ALLOCATOR_VARIABLES", "keep_freed_memory", "trim_freed_memory"]
+__all__ = ["ALLOCATOR_VARIABLES", "glibc", "keep_freed_memory", "trim_freed_memory"]
 
 # For kernels: some of their threads, which the engines' threads may have to share arenas with, begin before any cell.
 ALLOCATOR_VARIABLES = {"MALLOC_ARENA_MAX": "1"}
@@ -37,7 +37,7 @@ def keep_freed_memory() -> bool:
     and where the environment has tuned it already: `MALLOC_TRIM_THRESHOLD_=131072` thus leaves everything as it was.
     The engines call it when they compute on the CPU. Source: mallopt(3).
     """
-    library = _glibc()
+    library = glibc()
     if library is None or any(name in os.environ for name in _TUNED):
         return False
     return all(library.mallopt(parameter, value) for parameter, value in _SETTINGS.items())
@@ -45,16 +45,20 @@ def keep_freed_memory() -> bool:
 
 def trim_freed_memory() -> None:
     """Give all freed memory back to the system now, as far as the C library can."""
-    library = _glibc()
+    library = glibc()
     if library is not None:
         library.malloc_trim(0)
 
 
 @cache
-def _glibc() -> Any:
+def glibc() -> Any:
     """The C library of this process if it is glibc, else None."""
     try:
         library = ctypes.CDLL(None)
     except (OSError, TypeError):  # Windows has no such thing as "this process"
         return None
-    return library if hasattr(library, "gnu_get_libc_version") else None
+    if not hasattr(library, "gnu_get_libc_version"):
+        return None
+    library.malloc.restype, library.malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
+    library.free.restype, library.free.argtypes = None, [ctypes.c_void_p]
+    return library

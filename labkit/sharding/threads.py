@@ -13,11 +13,12 @@ import os
 from collections.abc import Callable, Sequence
 from itertools import count
 from multiprocessing.connection import Connection
-from threading import Event, Thread
+from threading import Event
 from typing import Any
 
 import torch
 
+from labkit.devices import start_computing
 from labkit.sharding.job import Attach, LayerRef, Load, Misbehave, sender
 from labkit.sharding.lane import Lane, kept
 from labkit.sharding.nested import leaves, map_leaves
@@ -126,8 +127,7 @@ class ThreadRemote:
         self._send = sender(self.connection)
         self._released = Event()
         serving = _ThreadServing(theirs, shelf, self._released)
-        self._thread = Thread(target=serving.live, name=name, daemon=True)
-        self._thread.start()
+        self._thread = start_computing(serving.live, name)
 
     def kill(self) -> None:
         """Give it up: its pipe ends, and it ends itself when it next looks there."""

@@ -242,6 +242,26 @@ class TestConfigure:
             assert batcher.snapshot().notes == ()
 
 
+class TestPassingOver:
+    def test_whoever_a_policy_passes_over_stands_back_and_is_answered_all_the_same(self, gate):
+        seen = []
+
+        class NewestFirst:
+            def decide(self, view):
+                seen.append(len(view.arrivals_s()))
+                return Run(1, pass_over=view.rows - 1)
+
+        with Batcher(gate, policy=NewestFirst()) as batcher:
+            futures = [batcher.submit(0)]
+            gate.wait_begun()
+            futures += [batcher.submit(n) for n in range(1, 4)]
+            gate.open()
+            assert [future.result(20) for future in futures] == [0, 1, 2, 3]
+            # Once each: 1 and 2 stand back for 3, and then come in their order.
+            assert gate.batches == [[0], [3], [1], [2]]
+            assert seen == [1, 3, 2, 1]
+
+
 class TestPolicyFaults:
     @pytest.mark.parametrize(
         "decide",

@@ -46,6 +46,7 @@ EXERCISES = (
             "view.rows wait, view.full says that waiting cannot make the batch larger. Start with Run(view.rows).",
             "Waiting pays only while the device would be idle anyway. When does company come soon enough?",
             "view.oldest_s is when the oldest request came: no timer should start later than that.",
+            "To beat greedy: view.arrivals_s() says who waits, and Run(rows, pass_over=n) lets the first n stand back.",
         ),
         reference=decide,
         cases=list,
