@@ -247,7 +247,8 @@ class Batcher:
         limit_s = limits.timeout_s if timeout_s is None else timeout_s
         if not limit_s > 0:
             raise SettingError(f"timeout_s is {limit_s}; it must be positive", "Leave it out for no time limit.")
-        number, deadline_s = next(self._numbers), arrived_s + limit_s
+        # A sum would be one more object in memory, which the worker's core has to fetch.
+        number, deadline_s = next(self._numbers), arrived_s + limit_s if limit_s != inf else inf
         return Request(
             number, payload, arrived_s, intended_s, deadline_s, priority, limits.ageing_s, self._on_cancel, mailbox
         )

@@ -136,7 +136,7 @@ class Request:
         self.intended_s = arrived_s if intended_s is None else intended_s
         self.deadline_s = deadline_s
         self.priority = priority
-        self.rank_s = arrived_s + priority * ageing_s
+        self.rank_s = arrived_s + priority * ageing_s if priority else arrived_s
         self.ready_s = self.started_s = nan
         self.state = PREPARING
         self.passed_over = False
