@@ -22,7 +22,7 @@ from .protocol import serve
 __all__ = ["TorchRank", "main"]
 
 
-class Contiguous(nn.Module):
+class _Contiguous(nn.Module):
     """gloo sends no other tensors, and convolutions answer with channels last."""
 
     def forward(self, value: torch.Tensor) -> torch.Tensor:
@@ -53,7 +53,7 @@ class TorchRank:
         ranks = len(boundaries) - 1
         join_group(store, rank, ranks)
         net = model_of(model)
-        module = nn.Sequential(*net.layers()[boundaries[rank] : boundaries[rank + 1]], Contiguous())
+        module = nn.Sequential(*net.layers()[boundaries[rank] : boundaries[rank + 1]], _Contiguous())
         stage = PipelineStage(module, rank, ranks, torch.device("cpu"))
         self.schedule = _ScheduleForwardOnly(stage, n_microbatches=microbatches)
         self.batch = (torch.cat([net.microbatch()] * microbatches),) if rank == 0 else ()
