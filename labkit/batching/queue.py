@@ -119,7 +119,8 @@ class Bucket:
                 continue
             # Whoever is among the first of all is the first of its lane, once those before it have left.
             lane = self._levels[request.priority]
-            assert lane.head() is request
+            first = lane.head()
+            assert first is request
             lane.entries.popleft()
             request.passed_over = True
             request.rank_s += ageing_s
