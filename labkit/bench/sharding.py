@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from labkit.bench import cuts, hops, losses, slowdown, stages
 from labkit.bench.cuts import CutPlan
@@ -59,14 +59,7 @@ FULL = Plan(
     slowdown=SlowPlan(MANY_BLOCKS, rounds=6, window_s=4.0, warmup_s=0.5, settle_s=40.0, calm_s=4.0),
 )
 QUICK = Plan(
-    stages=StagePlan(
-        MODELS,
-        counts=(2, 3),
-        rounds=3,
-        window_s=1.5,
-        warmup_s=0.3,
-        step_microbatches=32,
-    ),
+    stages=replace(FULL.stages, rounds=3, window_s=1.5, warmup_s=0.3),
     hops=HopPlan(sizes_bytes=(1 << 20, 2 << 20, 4 << 20), rounds=2, times=40),
     cuts=CutPlan(layers=1000, devices=72, times=10),
     losses=LossPlan(SMALL_BLOCKS, kills=6, hangs=2, lead_s=0.3, quiet_s=2.0),
