@@ -41,10 +41,13 @@ class Worker:
     def start(self) -> None:
         """Run in a new thread."""
         if self.runner.device == "cpu":
-            self._thread = start_computing(self._live, self._name)
+            thread = start_computing(self._live, self._name)
         else:
-            self._thread = Thread(target=self._live, name=self._name, daemon=True)
-            self._thread.start()
+            thread = Thread(target=self._live, name=self._name, daemon=True)
+            thread.start()
+        # It says so itself when it begins, and may by now be dead and replaced.
+        if self._thread is None:
+            self._thread = thread
 
     def join(self, timeout_s: float) -> None:
         """Wait for the thread to end, unless it is the caller's own or, as a replacement, has not begun."""
@@ -53,6 +56,7 @@ class Worker:
             thread.join(timeout_s)
 
     def _live(self) -> None:
+        self._thread = current_thread()
         try:
             while (batch := self._next_batch(self)) is not None:
                 if batch:
