@@ -16,8 +16,9 @@ from math import inf
 from threading import Thread
 from time import perf_counter
 from types import TracebackType
-from typing import Any, cast
+from typing import Any, TypeVar
 
+from labkit.batching.awaited import Awaited
 from labkit.batching.collate import Lengths
 from labkit.batching.deadlines import Deadlines
 from labkit.batching.dispatcher import Dispatcher
@@ -32,12 +33,15 @@ from labkit.batching.policy import Greedy, Policy
 from labkit.batching.pool import PoolSnapshot, StagingPool
 from labkit.batching.request import DONE, Request
 from labkit.batching.stage import PrepareStage
+from labkit.batching.submitted import Submitted
 from labkit.batching.worker import Worker
 from labkit.engine import Snapshot
 from labkit.errors import DeadlineExceeded, EngineClosed, QueueFull, SettingError, WorkerDied, require
 from labkit.records import Recorder, StepRecord
 
 __all__ = ["Batcher", "BatcherSnapshot"]
+
+Kind = TypeVar("Kind", bound=Request)
 
 _SLOTS_PER_ROW = 4
 _LAST_ANSWERS_S = 1.0
@@ -120,9 +124,9 @@ class Batcher:
         self, payload: Any, *, intended_s: float | None = None, timeout_s: float | None = None, priority: int = 0
     ) -> Future[Any]:
         """Accept one row of work; see `Engine.submit`."""
-        request = self._request(payload, intended_s, timeout_s, priority)
+        request = self._arrived(Submitted(self._on_cancel), payload, intended_s, timeout_s, priority)
         self._accept([request])
-        return request.future  # type: ignore[return-value]
+        return request
 
     def submit_many(
         self,
@@ -136,9 +140,11 @@ class Batcher:
 
         There may be more rows than one batch carries. Each row has its own row in the records.
         """
-        requests = [self._request(payload, intended_s, timeout_s, priority) for payload in payloads]
+        requests = [
+            self._arrived(Submitted(self._on_cancel), payload, intended_s, timeout_s, priority) for payload in payloads
+        ]
         self._accept(requests)
-        return Group([cast("Future[Any]", request.future) for request in requests])
+        return Group(requests)
 
     def __call__(self, payload: Any, *, timeout_s: float | None = None, priority: int = 0) -> asyncio.Future[Any]:
         """`await batcher(payload)`: the answer, in a running event loop; cancelling it withdraws the request."""
@@ -146,9 +152,10 @@ class Batcher:
         if mailbox is None or mailbox.loop is not loop:
             # Kept in a name of its own: another thread's loop may replace the attribute at any moment.
             self._mailbox = mailbox = Mailbox(loop, self._on_cancel)
-        request = self._request(payload, None, timeout_s, priority, mailbox)
+        request = self._arrived(Awaited(loop=loop), payload, None, timeout_s, priority)
+        request.mailbox = mailbox
         self._accept([request])
-        return request.future  # type: ignore[return-value]
+        return request
 
     def warmup(self, payload: Any, sizes: Sequence[int] | None = None) -> None:
         """Run each batch size once on each worker's device, so that no request pays for a first time.
@@ -159,7 +166,7 @@ class Batcher:
         limits = self._dispatcher.limits
         powers = {2**n for n in range(limits.cap_rows.bit_length())}
         for size in sizes or limits.sizes or sorted(powers | {limits.cap_rows}):
-            request = self._request(payload, None, None, 0)
+            request = self._arrived(Submitted(self._on_cancel), payload, None, None, 0)
             try:
                 self._intake.make(request)
                 for worker in self._workers:
@@ -235,30 +242,24 @@ class Batcher:
     ) -> None:
         self.close(drain=error is None)
 
-    def _request(
-        self,
-        payload: Any,
-        intended_s: float | None,
-        timeout_s: float | None,
-        priority: int,
-        mailbox: Mailbox | None = None,
-    ) -> Request:
+    def _arrived(
+        self, request: Kind, payload: Any, intended_s: float | None, timeout_s: float | None, priority: int
+    ) -> Kind:
         arrived_s, limits = perf_counter(), self._dispatcher.limits
         limit_s = limits.timeout_s if timeout_s is None else timeout_s
         if not limit_s > 0:
             raise SettingError(f"timeout_s is {limit_s}; it must be positive", "Leave it out for no time limit.")
         # A sum would be one more object in memory, which the worker's core has to fetch.
         number, deadline_s = next(self._numbers), arrived_s + limit_s if limit_s != inf else inf
-        return Request(
-            number, payload, arrived_s, intended_s, deadline_s, priority, limits.ageing_s, self._on_cancel, mailbox
-        )
+        request.arrive(number, payload, arrived_s, intended_s, deadline_s, priority, limits.ageing_s)
+        return request
 
     def _accept(self, requests: Sequence[Request]) -> None:
-        plain = self._intake.plain
+        intake = self._intake
+        plain = intake.plain
         try:
             if plain:
-                for request in requests:
-                    self._intake.adopt(request)
+                intake.adopt(requests)
             self._dispatcher.admit(requests, ready=plain)
         except QueueFull as error:
             self._ledger.refuse(requests, error)

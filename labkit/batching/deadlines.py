@@ -48,7 +48,7 @@ class Deadlines:
     def _sweep(self) -> None:
         # Long deadlines of requests that were answered quickly would pile up here.
         waiting = ((entry, entry[2]()) for entry in self._due)
-        self._due = [entry for entry, request in waiting if request is not None and not request.future.done()]
+        self._due = [entry for entry, request in waiting if request is not None and request.state is not DONE]
         heapify(self._due)
         self._sweep_at = max(_SWEEP_AT, 2 * len(self._due))
 

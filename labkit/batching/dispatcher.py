@@ -258,7 +258,7 @@ class Dispatcher:
     def _begun(self, requests: list[Request], now_s: float) -> list[Request]:
         """Those of `requests` that nobody has cancelled. From here on `cancel` answers False."""
         with unwatched:
-            calm = [request.future.begins_unwatched() for request in requests]
+            calm = [request.begins_unwatched() for request in requests]
         if not all(calm):
             requests = [one for one, began in zip(requests, calm, strict=True) if began or self._begins(one)]
         for request in requests:
@@ -266,7 +266,7 @@ class Dispatcher:
         return requests
 
     def _begins(self, request: Request) -> bool:
-        if request.future.set_running_or_notify_cancel():
+        if request.set_running_or_notify_cancel():
             return True
         # Cancelled just before. Its sender may still be busy with callbacks, so the request is ended here.
         request.state = DONE

@@ -53,8 +53,9 @@ class Execution:
     def _answer(self, requests: Sequence[Request], outputs: Sequence[Any]) -> None:
         self._ledger.answer(requests, outputs)
         for request in requests:
-            request.state = DONE
-            request.free()
+            request.state, request.row = DONE, None
+            if request.slot is not None:
+                request.free()
 
     def _step(self, worker: Worker, requests: Sequence[Request]) -> list[Any]:
         size = self._dispatcher.limits.size_for(len(requests))

@@ -12,7 +12,6 @@ for the first one who waits, listens or cancels. Which of two locks guards a fut
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from concurrent.futures import Future
 from concurrent.futures._base import FINISHED, PENDING, RUNNING
 from threading import Condition, RLock
@@ -30,6 +29,21 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=unwatched.acquire, after_in_parent=unwatched.release, after_in_child=unwatched.release)
 
 
+class _WhenWatched:
+    """What only a watched future has, and what makes it a watched one when it is first asked for.
+
+    Once it stands among the instance's own attributes, Python finds it there. (With a `__getattr__`, which would do the
+    same, Python reads every other attribute by a slower path, too.)
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, future: Any, owner: Any = None) -> Any:
+        future.be_watched()
+        return future.__dict__[self._name]
+
+
 class Cancellable(Future[Result]):
     """A future whose cancellation is made known at once.
 
@@ -40,7 +54,9 @@ class Cancellable(Future[Result]):
     # All but what only a watched one has; reading a slot is what Python does fastest.
     __slots__ = ("_exception", "_result", "_state", "_watched")
 
-    _done_callbacks: list[Callable[[Future[Result]], object]]
+    _condition = _WhenWatched("_condition")
+    _waiters = _WhenWatched("_waiters")
+    _done_callbacks = _WhenWatched("_done_callbacks")
 
     def __init__(self) -> None:
         # Not as the base does it, for that makes a condition.
@@ -49,15 +65,12 @@ class Cancellable(Future[Result]):
         self._result = None
         self._exception = None
 
-    def __getattr__(self, name: str) -> Any:
-        """Become watched: called when the base looks for what only then is there."""
-        if name not in ("_condition", "_waiters", "_done_callbacks"):
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+    def be_watched(self) -> None:
+        """Have a condition, for the first who waits, listens or cancels."""
         with unwatched:
             if not self._watched:
-                self._waiters, self._done_callbacks, self._condition = [], [], Condition()
+                self.__dict__.update(_waiters=[], _done_callbacks=[], _condition=Condition())
                 self._watched = True
-        return object.__getattribute__(self, name)
 
     def begins_unwatched(self) -> bool:
         """Be running, unless it is watched: then `set_running_or_notify_cancel` must do it. Ask under `unwatched`."""

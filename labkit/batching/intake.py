@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from typing import Any
 
@@ -65,11 +65,13 @@ class Intake:
             request.cost = self._checked(self._cost(request.row))
         request.payload = None
 
-    def adopt(self, request: Request) -> None:
-        """Let the payload be the row, where all is `plain`; it is ready the moment it arrives."""
-        request.row, request.payload = request.payload, None
-        request.key = default_key(request.row)
-        request.ready_s = request.arrived_s
+    def adopt(self, requests: Sequence[Request]) -> None:
+        """Let payloads be rows, where all is `plain`; they are ready the moment they arrive."""
+        for request in requests:
+            request.row = row = request.payload
+            request.payload = None
+            request.key = default_key(row)
+            request.ready_s = request.arrived_s
 
     def _row(self, request: Request, payload: Any) -> Any:
         if self._into is not None:

@@ -81,7 +81,7 @@ class Ledger:
         outcome: Outcome = "expired" if isinstance(error, DeadlineExceeded) else "failed"
         with self._claimed([request], outcome, str(error)) as claimed:
             if any(claimed):
-                request.future.deliver(None, error)
+                request.fail(error)
 
     @contextmanager
     def _claimed(self, requests: Sequence[Request], outcome: Outcome, error: str = "") -> Iterator[list[bool]]:
@@ -113,9 +113,9 @@ class Ledger:
 
 def _deliver(answered: Iterable[tuple[Request, Any]]) -> None:
     with unwatched:
-        watched = [(request, output) for request, output in answered if not request.future.ends_unwatched(output)]
+        watched = [(request, output) for request, output in answered if not request.ends_unwatched(output)]
     for request, output in watched:
-        request.future.deliver(output, None)
+        request.end(output)
 
 
 def _copy(error: Exception) -> Exception:

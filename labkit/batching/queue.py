@@ -45,6 +45,16 @@ class _Lane:
             entries.popleft()
         return entries[0] if entries else None
 
+    def take(self, rows: int) -> list[Request]:
+        """Take out the first `rows`, and whatever before them no longer waits."""
+        entries: deque[Request] = self.entries
+        taken: list[Request] = []
+        while entries and len(taken) < rows:
+            request = entries.popleft()
+            if request.state is QUEUED:
+                taken.append(request)
+        return taken
+
     def sweep(self) -> None:
         self.entries = deque([one for one in self.entries if one.state is QUEUED])
 
@@ -128,14 +138,17 @@ class Bucket:
             (self._levels.get(level) or self._opened(level)).insert(request)
 
     def drop(self, requests: Sequence[Request], state: State) -> None:
-        """Take requests out of the order, wherever they stand, into `state`."""
+        """Take requests out of the order, wherever they stand, into `state`; their entries stay behind."""
+        self._let_go(requests, state)
+        self._gone += len(requests)
+        if self._gone > _SWEEP_AT + self.rows:
+            self._sweep()
+
+    def _let_go(self, requests: Sequence[Request], state: State) -> None:
         for request in requests:
             request.state = state
         self.rows -= len(requests)
         self.cost = self.cost - sum([request.cost for request in requests]) if self.rows else 0.0
-        self._gone += len(requests)
-        if self._gone > _SWEEP_AT + self.rows:
-            self._sweep()
 
     def _sweep(self) -> None:
         self._gone = 0
@@ -163,15 +176,21 @@ class Bucket:
         head = self._deadlines.head()
         return head.deadline_s if head else inf
 
-    def take(self, rows: int, max_cost: float, times: Times) -> Taken:
+    def take(self, rows: int, max_cost: float = inf, times: Times | None = None) -> Taken:
         """Take up to `rows` requests in order of rank, within `max_cost`; return them and those to be given up.
 
         Requests that a batch of this size will probably answer in time go first. Those with a doubtful chance wait for
         a smaller batch and run when nobody has a better one, else under overload every batch would be spent on requests
         that expire while it runs. The hopeless, which not even a batch of one can answer in time, are given up to make
         room; if there are only hopeless ones they are run after all: an estimate alone must not stop the service.
+        Without `times` every request has a good chance.
         """
-        chances = _Chances(rows, max_cost, times)
+        if times is None and max_cost == inf and len(self._levels) == 1:
+            (lane,) = self._levels.values()
+            first = lane.take(rows)
+            self._let_go(first, RUNNING)
+            return first, []
+        chances = _Chances(rows, max_cost, times or Times())
         chances.sort(self._in_order())
         taken, given_up = chances.decide()
         self.drop(taken, RUNNING)
@@ -258,9 +277,9 @@ class Queue:
             self._settle(bucket, 1)
 
     def take(self, bucket: Bucket, rows: int, max_cost: float = inf, times: Times | None = None) -> Taken:
-        """See `Bucket.take`; without `times` every request has a good chance."""
+        """See `Bucket.take`."""
         before = bucket.rows
-        taken = bucket.take(rows, max_cost, times or Times())
+        taken = bucket.take(rows, max_cost, times)
         self._settle(bucket, before - bucket.rows)
         return taken
 

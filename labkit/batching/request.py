@@ -1,27 +1,24 @@
-"""One request on its way through the batcher, and the future that its sender holds."""
+"""One request on its way through the batcher."""
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Hashable, Iterable
-from concurrent.futures import InvalidStateError
-from concurrent.futures._base import FINISHED, PENDING
+from abc import ABC, abstractmethod
+from collections.abc import Hashable, Iterable
 from enum import Enum
 from math import nan
 from typing import Any
 
-from labkit.batching.future import Cancellable
-from labkit.batching.mailbox import LoopAnswer, Mailbox
 from labkit.batching.pool import Slot
 from labkit.records import Outcome, RequestFields
 
-__all__ = ["DONE", "PREPARING", "QUEUED", "RUNNING", "Answer", "Request", "State", "fields", "size_bytes"]
-
-_log = logging.getLogger(__name__)
+__all__ = ["DONE", "FIELDS", "PREPARING", "QUEUED", "RUNNING", "WEIGHTLESS", "Request", "State", "fields", "size_bytes"]
 
 
+# Python combines a future with no other class that has slots. So the fields are only declared here, and each kind of
+# request has them among its own slots.
+_NO_SLOTS: tuple[str, ...] = ()
 # Looking for something that is not there is slow, and most small payloads are one of these.
-_WEIGHTLESS = frozenset({bool, int, float, type(None)})
+WEIGHTLESS = frozenset({bool, int, float, type(None)})
 
 
 class State(Enum):
@@ -37,87 +34,38 @@ class State(Enum):
 PREPARING, QUEUED, RUNNING, DONE = State
 
 
-class Answer(Cancellable[Any]):
-    """A future that tells the batcher at once when its sender cancels it."""
+class Request(ABC):
+    """One row of work, and in each of its kinds (`Submitted`, `Awaited`) the future that its sender holds.
 
-    __slots__ = ("_on_cancel", "_request")
-
-    def __init__(self, request: Request, on_cancel: Callable[[Request], None]) -> None:
-        # As the base does it: to call it would cost as much again.
-        self._watched = False
-        self._state = PENDING
-        self._result = self._exception = None
-        self._request: Request | None = request
-        self._on_cancel = on_cancel
-
-    def _withdraw(self) -> None:
-        request = self._request
-        if request is not None:
-            self._on_cancel(request)
-            self.forget()
-
-    def forget(self) -> None:
-        """Let go of the request, so that a kept answer keeps nothing else alive."""
-        self._request = None
-
-    def ends_unwatched(self, result: Any) -> bool:
-        """See `Cancellable.ends_unwatched`."""
-        if self._watched:
-            return False
-        self._request = None
-        self._result = result
-        self._state = FINISHED
-        return True
-
-    def deliver(self, output: Any, error: Exception | None) -> None:
-        """Become done, unless the sender cancelled in the same instant; whatever a callback raises is logged."""
-        self.forget()
-        try:
-            if error is None:
-                self.set_result(output)
-            else:
-                self.set_exception(error)
-        except InvalidStateError:
-            return
-        except BaseException:
-            # A callback of this future wants to end the thread. It must not take its neighbours' answers along.
-            _log.exception("a callback of a request's future raised")
-
-
-class Request:
-    """One row of work. Its fields are written by one owner at a time: sender, preparing thread, queue, worker.
-
-    `rank_s` orders the queue: the arrival time, made later by one ageing interval per priority level, and by one more
-    if it is `passed_over`, once at most. So a request is overtaken only by what arrives within those intervals: nothing
-    starves.
+    Its fields are written by one owner at a time: sender, preparing thread, queue, worker. `rank_s` orders the queue:
+    the arrival time, made later by one ageing interval per priority level, and by one more if it is `passed_over`, once
+    at most. So a request is overtaken only by what arrives within those intervals: nothing starves.
     """
 
-    __slots__ = (
-        "__weakref__",
-        "arrived_s",
-        "computed_units",
-        "copied_bytes",
-        "cost",
-        "deadline_s",
-        "future",
-        "intended_s",
-        "key",
-        "number",
-        "passed_over",
-        "payload",
-        "payload_bytes",
-        "priority",
-        "rank_s",
-        "ready_s",
-        "real_units",
-        "row",
-        "slot",
-        "started_s",
-        "state",
-        "step",
-    )
+    __slots__ = _NO_SLOTS
 
-    def __init__(
+    number: int
+    payload: Any
+    payload_bytes: int
+    arrived_s: float
+    intended_s: float
+    deadline_s: float
+    priority: int
+    rank_s: float
+    ready_s: float
+    started_s: float
+    state: State
+    passed_over: bool
+    row: Any
+    key: Hashable
+    slot: Slot | None
+    cost: float
+    real_units: int
+    computed_units: int
+    copied_bytes: int
+    step: int
+
+    def arrive(
         self,
         number: int,
         payload: Any,
@@ -126,12 +74,11 @@ class Request:
         deadline_s: float,
         priority: int,
         ageing_s: float,
-        on_cancel: Callable[[Request], None],
-        mailbox: Mailbox | None = None,
     ) -> None:
+        """Become request `number`; until then nothing of it can be read."""
         self.number = number
         self.payload = payload
-        self.payload_bytes = size_bytes(payload)
+        self.payload_bytes = 0 if type(payload) in WEIGHTLESS else size_bytes(payload)
         self.arrived_s = arrived_s
         self.intended_s = arrived_s if intended_s is None else intended_s
         self.deadline_s = deadline_s
@@ -140,18 +87,30 @@ class Request:
         self.ready_s = self.started_s = nan
         self.state = PREPARING
         self.passed_over = False
-        self.row: Any = None
-        self.key: Hashable = None
-        self.slot: Slot | None = None
+        self.row = self.key = self.slot = None
         self.cost = 1.0
         self.real_units = self.computed_units = self.copied_bytes = 0
         self.step = -1
-        self.future: Answer | LoopAnswer
-        if mailbox is None:
-            self.future = Answer(self, on_cancel)
-        else:
-            self.future = answer = LoopAnswer(loop=mailbox.loop)
-            answer.request, answer.mailbox = self, mailbox
+
+    @abstractmethod
+    def begins_unwatched(self) -> bool:
+        """Begin, if that is quickly done; else ask `set_running_or_notify_cancel`. Called under `unwatched`."""
+
+    @abstractmethod
+    def set_running_or_notify_cancel(self) -> bool:
+        """Begin, unless it was cancelled: whether the work may begin."""
+
+    @abstractmethod
+    def ends_unwatched(self, result: Any) -> bool:
+        """End with `result`, if that is quickly done; else `end` must do it. Called under `unwatched`."""
+
+    @abstractmethod
+    def end(self, result: Any) -> None:
+        """End with `result`, unless the sender has cancelled in the same instant."""
+
+    @abstractmethod
+    def fail(self, error: Exception) -> None:
+        """End with `error`, unless the sender has cancelled in the same instant."""
 
     def free(self) -> None:
         """Let go of payload, row and staging slot."""
@@ -160,6 +119,10 @@ class Request:
         if slot is not None:
             self.slot = None
             slot.release()
+
+
+# By name, for the slots of each kind.
+FIELDS = tuple(Request.__annotations__)
 
 
 def fields(requests: Iterable[Request], outcome: Outcome, finished_s: float, error: str = "") -> list[RequestFields]:
@@ -189,8 +152,6 @@ def size_bytes(payload: Any) -> int:
     >>> size_bytes(b"jpeg"), size_bytes("ab"), size_bytes(object())
     (4, 2, 0)
     """
-    if type(payload) in _WEIGHTLESS:
-        return 0
     nbytes = getattr(payload, "nbytes", None)
     if nbytes is None:
         return len(payload) if isinstance(payload, (str, bytes, bytearray)) else 0

@@ -172,7 +172,7 @@ def test_answers_for_a_closed_loop_are_not_kept(gate):
         asyncio.run(main())
         gate.open()
         batcher.submit("after").result(20)
-        assert not batcher._mailbox._answers
+        assert not batcher._mailbox.answers
 
 
 def test_withdrawn_calls_are_never_executed_and_leave_at_once(gate):

@@ -5,21 +5,15 @@ import time
 from threading import Event, Lock
 
 from labkit.batching.deadlines import Deadlines
-from labkit.batching.request import Request, State
+from labkit.batching.request import State
+from labkit.batching.submitted import Submitted
 
 
 def make(number, deadline_s):
     now_s = time.perf_counter()
-    return Request(
-        number,
-        None,
-        arrived_s=now_s,
-        intended_s=None,
-        deadline_s=deadline_s,
-        priority=0,
-        ageing_s=1.0,
-        on_cancel=lambda _: None,
-    )
+    request = Submitted(lambda _: None)
+    request.arrive(number, None, arrived_s=now_s, intended_s=None, deadline_s=deadline_s, priority=0, ageing_s=1.0)
+    return request
 
 
 class Clock:
@@ -67,7 +61,6 @@ def test_what_is_done_or_dropped_does_not_fire(until):
     for request in (done, dropped, last):
         clock.deadlines.watch(request)
     done.state = State.DONE
-    dropped.future.forget()
     del dropped, request
     until(lambda: clock.expired)
     assert [number for number, _ in clock.expired] == [2]

@@ -9,7 +9,8 @@ import pytest
 from labkit.batching import Greedy, Limits, MaxWait, Run, WaitUntil
 from labkit.batching.dispatcher import Dispatcher
 from labkit.batching.ledger import Ledger
-from labkit.batching.request import Request, State
+from labkit.batching.request import State
+from labkit.batching.submitted import Submitted
 from labkit.records import Recorder
 
 
@@ -35,15 +36,8 @@ class House:
         self.count += 1
         now_s = time.perf_counter()
         settings = {"deadline_s": now_s + 3600, "priority": 0} | fields
-        request = Request(
-            self.count,
-            None,
-            arrived_s=now_s,
-            intended_s=None,
-            ageing_s=1.0,
-            on_cancel=lambda _: None,
-            **settings,
-        )
+        request = Submitted(lambda _: None)
+        request.arrive(self.count, None, arrived_s=now_s, intended_s=None, ageing_s=1.0, **settings)
         request.key = key
         self.dispatcher.admit([request])
         self.dispatcher.push(request)
@@ -107,7 +101,7 @@ def test_no_wake_up_is_lost_however_pushes_withdrawals_and_settings_fall(house, 
         for _ in range(150):
             request = one.put(key=rng.randrange(5), priority=rng.randrange(3))
             chance = rng.random()
-            if chance < 0.2 and request.future.cancel():
+            if chance < 0.2 and request.cancel():
                 one.dispatcher.withdraw(request)
                 one.ledger.withdraw(request)
                 withdrawn.add(request.number)

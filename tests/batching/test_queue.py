@@ -7,22 +7,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from labkit.batching.queue import Queue, Times
-from labkit.batching.request import Request, State
+from labkit.batching.request import State
+from labkit.batching.submitted import Submitted
 
 AGEING_S = 4.0
 
 
 def make(number, arrived_s, *, priority=0, cost=1.0, deadline_s=math.inf, key="a", ageing_s=AGEING_S):
-    request = Request(
-        number,
-        None,
-        arrived_s=arrived_s,
-        intended_s=None,
-        deadline_s=deadline_s,
-        priority=priority,
-        ageing_s=ageing_s,
-        on_cancel=lambda _: None,
-    )
+    request = Submitted(lambda _: None)
+    request.arrive(number, None, arrived_s, None, deadline_s, priority, ageing_s)
     request.key, request.cost = key, cost
     return request
 

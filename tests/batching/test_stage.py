@@ -2,21 +2,15 @@
 
 from threading import Event
 
-from labkit.batching.request import Request, State
+from labkit.batching.request import State
 from labkit.batching.stage import PrepareStage
+from labkit.batching.submitted import Submitted
 
 
 def make(number, arrived_s, priority=0):
-    return Request(
-        number,
-        None,
-        arrived_s=arrived_s,
-        intended_s=None,
-        deadline_s=1e9,
-        priority=priority,
-        ageing_s=10.0,
-        on_cancel=lambda _: None,
-    )
+    request = Submitted(lambda _: None)
+    request.arrive(number, None, arrived_s, None, deadline_s=1e9, priority=priority, ageing_s=10.0)
+    return request
 
 
 class Blocked:

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from labkit.batching import AIMD, Decision, Deferral, FixedSize, Goodput, Greedy, MaxWait, Policy, Run, View, WaitUntil
 from labkit.batching.queue import Bucket, Times
-from labkit.batching.request import Request
+from labkit.batching.submitted import Submitted
 from labkit.errors import MeasureError
 from labkit.measure import LinearCurve, max_rate, simulate, simulate_policy
 from labkit.measure.simulate_policy import _Line
@@ -60,7 +60,9 @@ def test_its_line_and_the_batcher_s_queue_let_the_same_go_first(steps: list[tupl
         before, now_s = line.arrived, now_s + wait
         line.arrive(now_s)
         for number in range(before, line.arrived):
-            bucket.push(Request(number, None, float(number), None, math.inf, 0, 4.0, lambda _: None))
+            request = Submitted(lambda _: None)
+            request.arrive(number, None, float(number), None, math.inf, 0, 4.0)
+            bucket.push(request)
         line.pass_over(passed)
         bucket.pass_over(passed, 4.0)
         assert line.arrivals_s() == bucket.arrivals_s()
