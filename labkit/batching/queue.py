@@ -47,7 +47,7 @@ class _Lane:
 
     def take(self, rows: int) -> list[Request]:
         """Take out the first `rows`, and whatever before them no longer waits."""
-        entries: deque[Request] = self.entries
+        entries = self.entries
         taken: list[Request] = []
         while entries and len(taken) < rows:
             request = entries.popleft()
@@ -185,7 +185,7 @@ class Bucket:
         room; if there are only hopeless ones they are run after all: an estimate alone must not stop the service.
         Without `times` every request has a good chance.
         """
-        if times is None and max_cost == inf and len(self._levels) == 1:
+        if times is None and max_cost == inf and len(self._levels) == 1 and not self._deadlines.entries:
             (lane,) = self._levels.values()
             first = lane.take(rows)
             self._let_go(first, RUNNING)

@@ -38,15 +38,15 @@ FULL = Plan(
     systems=(LABKIT, BENTOML, BATCHED, LITSERVE, MOSEC),
     synthetic=SyntheticPlan((50.0, 200.0, 400.0), rounds=3, window_s=8.0, warmup_s=2.0),
     rate=RatePlan(lowest_per_s=200.0, growth=1.6, tolerance=0.01, confirm=1, window_s=8.0, warmup_s=1.5),
-    cost=CostPlan(requests=20_000, in_flight=1_000, rounds=5),
-    models=ModelPlan(CAPS, rounds=4, saturate_s=5.0, latency_s=10.0, warmup_s=1.5),
+    cost=CostPlan(requests=20_000, in_flight=1_000, rounds=12),
+    models=ModelPlan(CAPS, rounds=8, saturate_s=2.5, latency_rounds=4, latency_s=10.0, warmup_s=1.5),
 )
 QUICK = Plan(
     systems=(LABKIT, BENTOML, BATCHED),
     synthetic=SyntheticPlan((200.0, 400.0), rounds=2, window_s=3.5, warmup_s=0.8),
     rate=RatePlan(300.0, growth=1.5, tolerance=0.02, confirm=0, window_s=3.0, warmup_s=0.8, dropping=False),
-    cost=CostPlan(requests=20_000, in_flight=1_000, rounds=2),
-    models=ModelPlan(CAPS, rounds=2, saturate_s=2.5, latency_s=3.0, warmup_s=0.8),
+    cost=CostPlan(requests=20_000, in_flight=1_000, rounds=5),
+    models=ModelPlan(CAPS, rounds=4, saturate_s=2.0, latency_rounds=2, latency_s=3.0, warmup_s=0.8),
     left_out="Left out by --quick: LitServe and mosec (over HTTP), 50 requests/s, dropping, repeats and long windows.",
 )
 

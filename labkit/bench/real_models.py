@@ -29,11 +29,16 @@ LOAD_LIMIT_S = 900.0
 
 @dataclass(frozen=True, slots=True)
 class ModelPlan:
-    """Which models, each with the cap of its batches; how long and how often. `rounds` is even: A B B A."""
+    """Which models, each with the cap of its batches; how long and how often.
+
+    The saturated speeds are taken in many short turns, for a machine's own speed drifts: `rounds` is even, A B B A. The
+    latencies of all their `latency_rounds` count together.
+    """
 
     caps: tuple[tuple[str, int], ...]
     rounds: int
     saturate_s: float
+    latency_rounds: int
     latency_s: float
     warmup_s: float
 
@@ -128,9 +133,9 @@ def _measure_speed(fleet: Fleet, plan: ModelPlan, do: str, speeds: _Speeds, in_f
 def _latencies(fleet: Fleet, plan: ModelPlan, name: str, cap: int, rate_per_s: float) -> dict[str, list[float]]:
     """Latencies by system, of all rounds together, at the same rate and the same arrivals; none if a round was void."""
     found: dict[str, list[list[float]]] = defaultdict(list)
-    for number in range(plan.rounds):
+    for number in range(plan.latency_rounds):
         for system, rows in in_turn(((WITH, cap), (WITHOUT, 1)), number):
-            fleet.say(f"{name}, {rate_per_s:.0f}/s, round {number + 1} of {plan.rounds}: {system}")
+            fleet.say(f"{name}, {rate_per_s:.0f}/s, round {number + 1} of {plan.latency_rounds}: {system}")
             found[system].append(fleet.attempt(REAL_MODELS, _latency, fleet, plan, rows, rate_per_s, number) or [])
     return {system: [ms for own in rounds for ms in own] if all(rounds) else [] for system, rounds in found.items()}
 

@@ -48,9 +48,12 @@ class Take:
     now_s: float
     lowest_s: float
     usual_s: float
+    timed: bool
 
     @property
     def times(self):
+        if not self.timed:
+            return Times()
         return Times(self.now_s, self.now_s + self.lowest_s, self.now_s + self.lowest_s + self.usual_s)
 
 
@@ -71,6 +74,7 @@ takes = st.builds(
     st.sampled_from([0.0, 10.0, 20.0, 35.0]),
     st.sampled_from([0.0, 5.0]),
     st.sampled_from([0.0, 4.0, 15.0]),
+    st.booleans(),
 )
 
 
@@ -134,7 +138,7 @@ def test_any_history_of_pushes_withdrawals_and_batches_agrees_with_a_sorted_list
             buckets = list(queue.by_urgency())
             bucket = buckets[step.which % len(buckets)]
             mine = in_order([one for one in waiting if one.key == bucket.key], passed)
-            taken = queue.take(bucket, step.rows, step.max_cost, step.times)
+            taken = queue.take(bucket, step.rows, step.max_cost, step.times if step.timed else None)
             assert taken == expected_take(mine, step)
             assert all(one.state is State.RUNNING for one in taken[0] + taken[1])
             waiting = [one for one in waiting if one not in taken[0] + taken[1]]

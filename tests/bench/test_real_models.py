@@ -10,7 +10,7 @@ from labkit.bench.real_models import ModelPlan
 from labkit.bench.system import LABKIT, System
 from labkit.errors import MeasureError
 
-PLAN = ModelPlan((("tiny", 8),), rounds=2, saturate_s=1.0, latency_s=1.0, warmup_s=0.1)
+PLAN = ModelPlan((("tiny", 8),), rounds=2, saturate_s=1.0, latency_rounds=2, latency_s=1.0, warmup_s=0.1)
 
 
 def answer(system: System, do: str, fields: dict[str, Any]) -> dict[str, Any]:
