@@ -134,7 +134,7 @@ class Dispatcher:
             request.state = DONE
             self._admission.leave(1, request.payload_bytes)
         # One that is being prepared is still written to; `push` will find it withdrawn. Its payload is not needed.
-        request.payload = None
+        request.row = None
         if queued:
             request.free()
 

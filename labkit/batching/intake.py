@@ -54,23 +54,20 @@ class Intake:
 
     def make(self, request: Request) -> None:
         """Give `request` its row, unless it is withdrawn; raises what the user's functions raise."""
-        payload = request.payload
-        # In this order: who withdraws a request first says so and then takes its payload away.
+        payload = request.row
+        # In this order: who withdraws a request first says so and then takes its row away.
         if request.state is DONE:
             return
-        request.row = self._row(request, payload)
-        request.key = self._key(request.row)
+        request.row = row = self._row(request, payload)
+        request.key = self._key(row)
         hash(request.key)
         if self._cost is not None:
-            request.cost = self._checked(self._cost(request.row))
-        request.payload = None
+            request.cost = self._checked(self._cost(row))
 
     def adopt(self, requests: Sequence[Request]) -> None:
         """Let payloads be rows, where all is `plain`; they are ready the moment they arrive."""
         for request in requests:
-            request.row = row = request.payload
-            request.payload = None
-            request.key = default_key(row)
+            request.key = default_key(request.row)
             request.ready_s = request.arrived_s
 
     def _row(self, request: Request, payload: Any) -> Any:

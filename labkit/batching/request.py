@@ -37,15 +37,15 @@ PREPARING, QUEUED, RUNNING, DONE = State
 class Request(ABC):
     """One row of work, and in each of its kinds (`Submitted`, `Awaited`) the future that its sender holds.
 
-    Its fields are written by one owner at a time: sender, preparing thread, queue, worker. `rank_s` orders the queue:
-    the arrival time, made later by one ageing interval per priority level, and by one more if it is `passed_over`, once
-    at most. So a request is overtaken only by what arrives within those intervals: nothing starves.
+    Its fields are written by one owner at a time: sender, preparing thread, queue, worker. `row` is the sender's
+    payload until that is prepared, then what the model is given, and None after that. `rank_s` orders the queue: the
+    arrival time, made later by one ageing interval per priority level, and by one more if it is `passed_over`, once at
+    most. So a request is overtaken only by what arrives within those intervals: nothing starves.
     """
 
     __slots__ = _NO_SLOTS
 
     number: int
-    payload: Any
     payload_bytes: int
     arrived_s: float
     intended_s: float
@@ -77,7 +77,7 @@ class Request(ABC):
     ) -> None:
         """Become request `number`; until then nothing of it can be read."""
         self.number = number
-        self.payload = payload
+        self.row = payload
         self.payload_bytes = 0 if type(payload) in WEIGHTLESS else size_bytes(payload)
         self.arrived_s = arrived_s
         self.intended_s = arrived_s if intended_s is None else intended_s
@@ -87,7 +87,7 @@ class Request(ABC):
         self.ready_s = self.started_s = nan
         self.state = PREPARING
         self.passed_over = False
-        self.row = self.key = self.slot = None
+        self.key = self.slot = None
         self.cost = 1.0
         self.real_units = self.computed_units = self.copied_bytes = 0
         self.step = -1
@@ -113,8 +113,8 @@ class Request(ABC):
         """End with `error`, unless the sender has cancelled in the same instant."""
 
     def free(self) -> None:
-        """Let go of payload, row and staging slot."""
-        self.payload = self.row = None
+        """Let go of row and staging slot."""
+        self.row = None
         slot = self.slot
         if slot is not None:
             self.slot = None
