@@ -36,11 +36,12 @@ LEAST: Parameters = {
     "policies": "no batching, greedy, greedy again",
 }
 # A study of batching takes ten seconds or more; what has many cases needs less for each.
-SECONDS = {
-    "13_batching_memory_and_overlap": 0.5,
-    "20_sharding_partition": 0.3,
-    "22_sharding_vs_batching": 0.1,
-    "90_report_batching": 10.0,
+OF_ITS_OWN: dict[str, Parameters] = {
+    "13_batching_memory_and_overlap": {"seconds": 0.5},
+    "20_sharding_partition": {"seconds": 0.3},
+    "22_sharding_vs_batching": {"seconds": 0.1, "rows": 2},
+    "90_report_batching": {"seconds": 10.0},
+    "91_report_sharding": {"rows": 2},
 }
 
 
@@ -69,7 +70,7 @@ def least() -> Callable[..., Parameters]:
         from labkit.report.parameters import declared
 
         known = declared(nbformat.read(path, as_version=4))
-        wanted = LEAST | {"seconds": SECONDS.get(path.stem, LEAST["seconds"])} | others
+        wanted = LEAST | OF_ITS_OWN.get(path.stem, {}) | others
         return {name: value for name, value in wanted.items() if name in known}
 
     return least
