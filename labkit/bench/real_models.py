@@ -31,8 +31,8 @@ LOAD_LIMIT_S = 900.0
 class ModelPlan:
     """Which models, each with the cap of its batches; how long and how often.
 
-    The saturated speeds are taken in many short turns, for a machine's own speed drifts: `rounds` is even, A B B A. The
-    latencies of all their `latency_rounds` count together.
+    The saturated speeds are taken in many short turns, for a machine's own speed drifts; `rounds` is even: there and
+    back. The latencies of all their `latency_rounds` count together.
     """
 
     caps: tuple[tuple[str, int], ...]
@@ -63,17 +63,26 @@ class _Threads:
 
 @dataclass(frozen=True, slots=True)
 class _Speeds:
-    """Rows per second in each round, of labkit with batches of at most `max_rows`, and of the bare model on them."""
+    """Rows per second in each round, of labkit with batches of at most `max_rows`, and of the bare model on them.
+
+    The bare model runs by itself, and beside threads that preprocess as labkit's do.
+    """
 
     max_rows: int
     per_s: list[float] = field(default_factory=list)
     bare_per_s: list[float] = field(default_factory=list)
+    beside_per_s: list[float] = field(default_factory=list)
     mean_batch: list[float] = field(default_factory=list)
 
     @property
     def share(self) -> Spread:
-        """The first divided by the second, round by round."""
+        """The batcher's speed / that of the bare model by itself, round by round."""
         return side_by_side(self.per_s, self.bare_per_s)
+
+    @property
+    def share_beside(self) -> Spread:
+        """The bare model's speed beside preprocessing / by itself: what is left of it before there is any batcher."""
+        return side_by_side(self.beside_per_s, self.bare_per_s)
 
 
 def run(fleet: Fleet, plan: ModelPlan) -> Part:
@@ -109,21 +118,22 @@ def _model(fleet: Fleet, plan: ModelPlan, name: str, cap: int, threads: _Threads
 
 
 def _saturated(fleet: Fleet, plan: ModelPlan, cap: int, name: str) -> dict[str, _Speeds]:
-    """Both ways in turn; within each way labkit and the bare model on its batches in turn, A B B A."""
+    """Both ways in turn; within each way labkit and the bare model on its batches in turn, there and back."""
     speeds = {WITH: _Speeds(cap), WITHOUT: _Speeds(1)}
     for number in range(plan.rounds):
         for system in in_turn((WITH, WITHOUT), number):
             fleet.say(f"{name}, saturated, round {number + 1} of {plan.rounds}: {system}")
-            # In odd rounds the bare model goes first, on the batches of the round before.
-            for do in in_turn(("saturate", "bare"), number):
+            # Where the bare model goes first, it has the batches of the round before.
+            for do in in_turn(("saturate", "bare", "beside"), number):
                 _measure_speed(fleet, plan, do, speeds[system], IN_FLIGHT_PER_ROW * cap)
     return speeds
 
 
 def _measure_speed(fleet: Fleet, plan: ModelPlan, do: str, speeds: _Speeds, in_flight: int) -> None:
     rows, seconds = speeds.max_rows, plan.saturate_s
-    if do == "bare":
-        speeds.bare_per_s.append(fleet.ask(REAL_MODELS, do, max_rows=rows, seconds=seconds)["per_s"])
+    if do != "saturate":
+        own = speeds.bare_per_s if do == "bare" else speeds.beside_per_s
+        own.append(fleet.ask(REAL_MODELS, do, max_rows=rows, seconds=seconds)["per_s"])
         return
     done = fleet.ask(REAL_MODELS, do, max_rows=rows, in_flight=in_flight, seconds=seconds, warmup_s=plan.warmup_s)
     speeds.per_s.append(done["per_s"])
@@ -163,6 +173,7 @@ def _speed_rows(name: str, system: str, speeds: _Speeds) -> list[BenchRow]:
         ("mean batch", spread(speeds.mean_batch), "rows"),
         ("bare model, same batches", spread(speeds.bare_per_s), "1/s"),
         ("share of the bare model", speeds.share, "share"),
+        ("bare model beside preprocessing, its own share", speeds.share_beside, "share"),
     )
     return [BenchRow(name, system, metric, one.value, one.low, one.high, unit) for metric, one, unit in found]
 
@@ -199,7 +210,9 @@ def _notes(threads: _Threads) -> tuple[str, ...]:
         f"Real models: photos as JPEG bytes, sentences as text, preprocessing included, on {threads.prepare} thread(s) "
         f"of its own; the model, batched and bare alike, on {threads.compute} torch thread(s).",
         "Saturated: a closed loop; rows between the ends of the first and the last batch of the window. The bare "
-        "model runs the very batches that labkit formed, ready in memory, back to back.",
+        "model runs the very batches that labkit formed, ready in memory, back to back; beside preprocessing, threads "
+        "preprocess a payload for each row that it takes, which tells what the cores and caches that they share cost "
+        "from what the batcher costs.",
         "Latencies: an open loop at 80 % of what labkit reaches one by one, all rounds together; low..high is the 99 % "
         "interval inside the sample, and a percentile is the highest up to p99 that the sample supports.",
     )

@@ -21,6 +21,8 @@ def answer(system: System, do: str, fields: dict[str, Any]) -> dict[str, Any]:
         return {"per_s": 96.0 if batched else 40.0, "mean_batch": 7.5 if batched else 1.0}
     if do == "bare":
         return {"per_s": 100.0 if batched else 50.0}
+    if do == "beside":
+        return {"per_s": 98.0 if batched else 45.0}
     if do == "latency":
         return {"latencies_ms": [10.0] * 500, "void": ""}
     return {}
@@ -40,11 +42,17 @@ def test_throughput_is_a_share_of_the_bare_model_at_the_same_batches(pretended: 
     assert (check.value, check.holds) == (pytest.approx(0.96), True)
 
 
-def test_labkit_and_the_bare_model_go_a_b_b_a(pretended: Any) -> None:
+def test_what_preprocessing_takes_from_the_bare_model_is_told_apart(pretended: Any) -> None:
+    found = numbers(real_models.run(pretended((LABKIT,), answer), PLAN))
+    assert found["labkit, batching", "bare model beside preprocessing, its own share"] == pytest.approx(0.98)
+    assert found["labkit, one by one", "bare model beside preprocessing, its own share"] == pytest.approx(0.9)
+
+
+def test_labkit_and_the_bare_model_go_there_and_back(pretended: Any) -> None:
     fleet = pretended((LABKIT,), answer)
     real_models.run(fleet, PLAN)
-    speeds = [do for _, do in fleet.asked if do in ("saturate", "bare")]
-    assert speeds == ["saturate", "bare"] * 2 + ["bare", "saturate"] * 2
+    speeds = [do for _, do in fleet.asked if do in ("saturate", "bare", "beside")]
+    assert speeds == ["saturate", "bare", "beside"] * 2 + ["beside", "bare", "saturate"] * 2
 
 
 def test_preprocessing_has_its_share_and_its_bound(pretended: Any) -> None:
