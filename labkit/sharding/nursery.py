@@ -1,7 +1,7 @@
 """Where worker processes come from: a fork server with torch loaded, or a fresh interpreter where there is none.
 
-    first worker    2 to 3 s   the server starts and imports torch
-    every other     10 to 30 ms  one fork
+    first worker    the server starts and imports torch, which takes seconds
+    every other     one fork
 
 The server is multiprocessing's own, shared by all pipelines of this process, and ends with it. Workers do not import
 the main module: a script is not run once more for each of them, and needs no guard.
