@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from itertools import count
-from queue import SimpleQueue
-from threading import Thread
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from itertools import cycle, islice
 from typing import Any
 
 import torch
@@ -62,33 +62,6 @@ class _Remembering:
         return self.largest[shape[1:]][: shape[0]]
 
 
-class _Preparing:
-    """Threads that preprocess as many payloads as `ask` has asked for, and keep nothing of it."""
-
-    def __init__(self, prepare: Any, workload: Any, threads: int) -> None:
-        self._prepare, self._workload, self._asked, self._index = prepare, workload, SimpleQueue[bool](), count()
-        self._threads = [Thread(target=self._live, daemon=True) for _ in range(threads)]
-
-    def ask(self, payloads: int) -> None:
-        for _ in range(payloads):
-            self._asked.put(True)
-
-    def _live(self) -> None:
-        while self._asked.get():
-            self._prepare(self._workload.payload(next(self._index) % len(self._workload)))
-
-    def __enter__(self) -> _Preparing:
-        for thread in self._threads:
-            thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for _thread in self._threads:
-            self._asked.put(False)
-        for thread in self._threads:
-            thread.join()
-
-
 class _Bench:
     def load(self, name: str, threads: int, prepare_threads: int) -> dict[str, Any]:
         """Load the model and its workload; the model may use `threads` threads, here and bare."""
@@ -128,14 +101,21 @@ class _Bench:
 
     def bare(self, max_rows: int, seconds: float) -> dict[str, Any]:
         """Rows per second of the model in a loop over the batches that `saturate` last formed, ready in memory."""
-        return self._bare(max_rows, seconds, None)
+        return self._bare(max_rows, seconds, lambda rows: None)
 
     def beside(self, max_rows: int, seconds: float) -> dict[str, Any]:
         """The same while threads preprocess as many payloads as the model takes rows: no batcher, but its work."""
-        with _Preparing(self.model.prepare, self.workload, self.prepare_threads) as preparing:
-            return self._bare(max_rows, seconds, preparing)
+        payloads = map(self.workload.payload, cycle(range(len(self.workload))))
+        with ThreadPoolExecutor(self.prepare_threads) as pool:
 
-    def _bare(self, max_rows: int, seconds: float, preparing: _Preparing | None) -> dict[str, Any]:
+            def prepare(rows: int) -> None:
+                for payload in islice(payloads, rows):
+                    pool.submit(self.model.prepare, payload)
+
+            return self._bare(max_rows, seconds, prepare)
+
+    def _bare(self, max_rows: int, seconds: float, meanwhile: Callable[[int], object]) -> dict[str, Any]:
+        """`meanwhile` is told the rows of each batch before it runs."""
         model, shapes = self.batches[max_rows]
         rows = 0
         with torch.inference_mode():
@@ -144,8 +124,7 @@ class _Bench:
             # Whole rounds, for batches of one shape take longer than those of another.
             while time.perf_counter() - begun_s < seconds:
                 for shape in shapes:
-                    if preparing is not None:
-                        preparing.ask(shape[0])
+                    meanwhile(shape[0])
                     model.module(model.ready(shape))
                     rows += shape[0]
             return {"per_s": rows / (time.perf_counter() - begun_s)}
