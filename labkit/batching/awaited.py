@@ -28,9 +28,8 @@ class Awaited(asyncio.Future[Any], Request):
         """See `Request.begins_unwatched`."""
         return not self.cancelled()
 
-    def set_running_or_notify_cancel(self) -> bool:
-        """See `Request.set_running_or_notify_cancel`."""
-        return not self.cancelled()
+    # A loop's future is never watched, so both are the same question.
+    set_running_or_notify_cancel = begins_unwatched
 
     def ends_unwatched(self, result: Any) -> bool:
         """Leave the answer for the loop; whether the loop is sure to come for it."""

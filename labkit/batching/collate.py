@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from labkit.batching.pool import side_by_side
-from labkit.batching.request import WEIGHTLESS, Request
+from labkit.batching.request import Request
 from labkit.errors import SettingError, require
 
 __all__ = ["Lengths", "collate", "default_key", "split"]
@@ -50,7 +50,7 @@ def default_key(row: Any) -> Hashable:
     >>> default_key(np.zeros((2, 3), dtype=np.int64)), default_key("text")
     (('array', (2, 3), dtype('int64')), None)
     """
-    if type(row) in WEIGHTLESS or getattr(row, "shape", None) is None:
+    if getattr(row, "shape", None) is None:
         return None
     if isinstance(row, torch.Tensor):
         return ("tensor", tuple(row.shape), row.dtype, row.device)

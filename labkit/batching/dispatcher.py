@@ -133,10 +133,11 @@ class Dispatcher:
             self._queue.discard(request)
             request.state = DONE
             self._admission.leave(1, request.payload_bytes)
-        # One that is being prepared is still written to; `push` will find it withdrawn. Its payload is not needed.
-        request.row = None
         if queued:
             request.free()
+        else:
+            # One that is being prepared is still written to; `push` will find it withdrawn. Its payload is not needed.
+            request.row = None
 
     def configure(self, policy: Policy | None, limits: dict[str, Any]) -> None:
         """Change the policy or some of the limits; raises `SettingError`, and changes nothing then."""

@@ -53,9 +53,8 @@ class Execution:
     def _answer(self, requests: Sequence[Request], outputs: Sequence[Any]) -> None:
         self._ledger.answer(requests, outputs)
         for request in requests:
-            request.state, request.row = DONE, None
-            if request.slot is not None:
-                request.free()
+            request.state = DONE
+            request.free()
 
     def _step(self, worker: Worker, requests: Sequence[Request]) -> list[Any]:
         size = self._dispatcher.limits.size_for(len(requests))

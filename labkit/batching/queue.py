@@ -186,6 +186,7 @@ class Bucket:
         Without `times` every request has a good chance.
         """
         if times is None and max_cost == inf and len(self._levels) == 1 and not self._deadlines.entries:
+            # The usual case: whoever is first goes, and no entry stays behind to be swept.
             (lane,) = self._levels.values()
             first = lane.take(rows)
             self._let_go(first, RUNNING)

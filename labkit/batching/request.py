@@ -11,14 +11,14 @@ from typing import Any
 from labkit.batching.pool import Slot
 from labkit.records import Outcome, RequestFields
 
-__all__ = ["DONE", "FIELDS", "PREPARING", "QUEUED", "RUNNING", "WEIGHTLESS", "Request", "State", "fields", "size_bytes"]
+__all__ = ["DONE", "FIELDS", "PREPARING", "QUEUED", "RUNNING", "Request", "State", "fields", "size_bytes"]
 
 
 # Python combines a future with no other class that has slots. So the fields are only declared here, and each kind of
 # request has them among its own slots.
 _NO_SLOTS: tuple[str, ...] = ()
 # Looking for something that is not there is slow, and most small payloads are one of these.
-WEIGHTLESS = frozenset({bool, int, float, type(None)})
+_WEIGHTLESS = frozenset({bool, int, float, type(None)})
 
 
 class State(Enum):
@@ -78,7 +78,7 @@ class Request(ABC):
         """Become request `number`; until then nothing of it can be read."""
         self.number = number
         self.row = payload
-        self.payload_bytes = 0 if type(payload) in WEIGHTLESS else size_bytes(payload)
+        self.payload_bytes = size_bytes(payload)
         self.arrived_s = arrived_s
         self.intended_s = arrived_s if intended_s is None else intended_s
         self.deadline_s = deadline_s
@@ -152,6 +152,8 @@ def size_bytes(payload: Any) -> int:
     >>> size_bytes(b"jpeg"), size_bytes("ab"), size_bytes(object())
     (4, 2, 0)
     """
+    if type(payload) in _WEIGHTLESS:
+        return 0
     nbytes = getattr(payload, "nbytes", None)
     if nbytes is None:
         return len(payload) if isinstance(payload, (str, bytes, bytearray)) else 0
